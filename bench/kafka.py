@@ -22,7 +22,7 @@ from bench.report import Figure, Report, median
 from bench.scratch import scratch
 from bench.workload import TABLE, Workload, app
 from examples.kafka.broker import Broker
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.running.sink_thread import SINKS
 from penstock.spout import SPOUTS, KafkaSpout, SpoutBatch
 
@@ -146,7 +146,7 @@ def given(servers: str, topic: str, docs: int, client: str) -> dict[str, Any]:
         sink = SINKS.open(f"kafka://{servers}/{topic}?client={client}", _VIEW)
         assert sink.begin() is None
         began = _clocks()
-        for changes, position in Steps(engine, [_VIEW], 0).step():
+        for changes, position in FeedSteps(engine, [_VIEW], 0).step():
             sink.write(changes)
             if position is not None:
                 sink.holds(position)

@@ -30,7 +30,7 @@ from bench.workload import TABLE, Workload, app
 from penstock.cache import encode_key
 from penstock.engine import PartitionedStore
 from penstock.remote.socket_wire import Wire, connect, listen
-from penstock.views import Production
+from penstock.views import DeliveryMode
 
 HOPS = ("document", "view", "view of it", "view of that")
 _COMMITS, _MORE, _SHARE = 3, 0.001, 0.75
@@ -105,10 +105,10 @@ def hops(folder: str, puts: int) -> dict[str, Any]:
     root = fresh(folder)
     commits: list[float] = []
     trips: list[float] = []
-    shown: dict[str, list[list[float]]] = {kind.value: [[] for _ in HOPS] for kind in Production}
+    shown: dict[str, list[list[float]]] = {kind.value: [[] for _ in HOPS] for kind in DeliveryMode}
     with ExitStack() as stack:
         smallest, echo = stack.enter_context(SmallestCommit(root)), stack.enter_context(_Other(root, "answer"))
-        engines = {kind: stack.enter_context(_opened(_hopping(kind), root / kind.value)) for kind in Production}
+        engines = {kind: stack.enter_context(_opened(_hopping(kind), root / kind.value)) for kind in DeliveryMode}
         looking = stack.enter_context(_Other(root, "look"))
         putting = {kind: _Putting(engine, kind.value, looking) for kind, engine in engines.items()}
         for _ in range(-(-puts // _RUN)):
@@ -146,7 +146,7 @@ class _Putting:
         return next(key for key in keys if self._ranges.of(encode_key(key)) == partition)
 
 
-def _hopping(production: Production) -> ps.App:
+def _hopping(production: DeliveryMode) -> ps.App:
     """Return an app with a view on a table, a view on that one by its value, and one on that by its value again."""
     shop = ps.App("hops")
     users = shop.table(TABLE, key="id")
@@ -214,7 +214,7 @@ def look(folder: str) -> None:
         def looked(message: Any) -> list[float]:
             kind, shown = message["kind"], list[float]()
             if kind not in engines:
-                app = _hopping(Production(kind))
+                app = _hopping(DeliveryMode(kind))
                 engines[kind] = stack.enter_context(ps.open(app, root / kind, readonly=True))
             for view, group, value in message["due"]:
                 _until(engines[kind], view, group, value)

@@ -22,35 +22,35 @@ import penstock as ps
 from bench import limits
 from bench.workload import TABLE, Workload, app, cut
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
-from penstock.cache.log.document_log import DocLog
+from penstock.cache.log.document_log import DocumentLog
 from penstock.core import feed_log
 from penstock.core.commit import Core
 from penstock.gateway import table_node
 from penstock.gateway.small_batch import FewForm
 from penstock.gateway.small_batch_deltas import FewTelling
 from penstock.gateway.table_node import TableNode
-from penstock.gateway.view_deltas import Telling
+from penstock.gateway.view_deltas import ViewDeltas
 from penstock.mapreduce import Decoder, ReduceNode, Writes
-from penstock.mapreduce.fold.small_fold import FewFolded
+from penstock.mapreduce.fold.small_fold import SmallFoldChanges
 
 KEYS, SIZES = 200_000, ((50_000, 1_000_000), (10_000, 1_000_000), (1_000, 300_000), (1, 2_000))
 STAGES: tuple[tuple[Any, str, str], ...] = (
     (Decoder, "columns", "decode"),
     (FewForm, "_take_in", "decode"),
-    (DocLog, "resolve", "key → slot"),
-    (DocLog, "resolve_few", "key → slot"),
+    (DocumentLog, "resolve", "key → slot"),
+    (DocumentLog, "resolve_few", "key → slot"),
     (table_node, "decide", "who wins"),
     (FewForm, "_decide", "who wins"),
     (TableNode, "process", "the rest of taking in"),
-    (Telling, "tell", "contributions of views"),
+    (ViewDeltas, "tell", "contributions of views"),
     (FewTelling, "tell", "contributions of views"),
     (ReduceNode, "fold", "sums by group"),
-    (ReduceNode, "folded_few", "sums by group"),
+    (ReduceNode, "folded_small", "sums by group"),
     (ReduceNode, "rows", "view rows, their CRCs"),
-    (FewFolded, "rows", "view rows, their CRCs"),
-    (feed_log.Feed, "put", "feed of changes"),
-    (DocLog, "append", "segment"),
-    (DocLog, "append_few", "segment"),
+    (SmallFoldChanges, "rows", "view rows, their CRCs"),
+    (feed_log.FeedLog, "put", "feed of changes"),
+    (DocumentLog, "append", "segment"),
+    (DocumentLog, "append_few", "segment"),
     (LmdbWriter, "put_many", "LMDB puts"),
     (LmdbWriter, "_commit_now", "commit and sync"),
     (Writes, "committed", "memory follows"),

@@ -21,8 +21,8 @@ from rich.text import Text
 import penstock as ps
 from examples.leaderboard.app import app
 from examples.leaderboard.data import scores
-from penstock.cli.drawing.watch_table import Board
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.drawing.watch_table import WatchTable
+from penstock.cli.running.feed_steps import FeedSteps
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs"
@@ -79,11 +79,11 @@ def _watch(engine: ps.Engine) -> RenderableType:
     for _ in range(_BEFORE // _BATCH):
         engine.put_many("matches", list(islice(coming, _BATCH)))
     views = _WATCHED
-    board = Board(views, 14, lambda: now)
+    board = WatchTable(views, 14, lambda: now)
     with engine.snapshot() as snap:
         for name in views:
             board.show(name, islice(snap.view(name), 7))
-        steps = Steps(engine, views, snap.position)
+        steps = FeedSteps(engine, views, snap.position)
     for score in coming:
         now += _EVERY
         engine.put("matches", score)

@@ -71,23 +71,23 @@ from penstock.cache.files.folder_mark import (
     ForeignFolder,
     clear_folder,
     delete_folder,
+    delete_marked_folder,
     make_folder,
     mark_folder,
     marked_files,
     must_have_no_other,
     opened_folder,
-    sweep_folder,
     unmark_folder,
 )
-from penstock.cache.files.writer_lock import Owner, owner_of, owner_pid
+from penstock.cache.files.writer_lock import WriterLock, writer_name, writer_pid
 from penstock.cache.lmdb.data_file import DATA, SCRUB
 from penstock.cache.lmdb.lmdb_errors import MORE_FILES
 from penstock.cache.lmdb.lmdb_page import FREE, MAIN, PageDamaged
 from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
 from penstock.cache.lmdb.page_scrub import Scrub, scrub_pages, uncounted_in
-from penstock.cache.log.document_log import DocLog, Limits, LogMark, index_db, mark_of_log, read_mark
-from penstock.cache.log.hash_index import Entries, bits_for, look_up, rest_of, write_anew
+from penstock.cache.log.document_log import DocumentLog, Limits, LogMark, index_db, mark_of_log, read_mark
+from penstock.cache.log.hash_index import IndexEntries, bits_for, look_up, rest_of, write_anew
 from penstock.cache.log.index_rebuild import reindex
 from penstock.cache.log.key_cache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.log.key_slots import (
@@ -114,22 +114,22 @@ from penstock.cache.log.log_reader import (
 from penstock.cache.log.segment import FEW, Segment, at_base
 from penstock.cache.log.tombstone_removal import forget_step
 from penstock.cache.messages import (
+    error_text,
     hidden,
     key_error,
+    key_text,
+    long_text,
     repr_by_fields,
     repr_of,
-    said,
-    shown,
-    shown_key,
-    shown_size,
-    shown_whole,
+    size_text,
+    value_text,
 )
 from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private, must_be_own
-from penstock.cache.store.damage import COPY, Place, key_shown, named, naming, number_shown
+from penstock.cache.store.damage import COPY, DatabaseLabel, named, naming, number_text, stored_key_text
 from penstock.cache.store.database_watch import Moment, Watched, Watches
 from penstock.cache.store.key_digests import Digest
 from penstock.cache.store.memory_store import MemoryStore
-from penstock.cache.store.merged_reader import SpannedReader
+from penstock.cache.store.merged_reader import MergedReader
 from penstock.cache.store.protocol import META, Info, Reader, Store, Writer
 from penstock.cache.store.replace_gate import gate
 
@@ -155,13 +155,14 @@ __all__ = [
     "BatchRejected",
     "Closed",
     "CopyFailed",
+    "DatabaseLabel",
     "DefinitionChanged",
     "DefinitionError",
     "Digest",
-    "DocLog",
-    "Entries",
+    "DocumentLog",
     "ForeignFolder",
     "ForkedStore",
+    "IndexEntries",
     "Info",
     "KeyCache",
     "KeyKind",
@@ -172,12 +173,11 @@ __all__ = [
     "LmdbWriter",
     "LogMark",
     "MemoryStore",
+    "MergedReader",
     "MissingExtra",
     "Moment",
-    "Owner",
     "PageDamaged",
     "PenstockError",
-    "Place",
     "ReadOnly",
     "Reader",
     "RecordError",
@@ -185,7 +185,6 @@ __all__ = [
     "Segment",
     "SlotMap",
     "Slots",
-    "SpannedReader",
     "Store",
     "StoreDamaged",
     "StoreFormat",
@@ -200,6 +199,7 @@ __all__ = [
     "Watched",
     "Watches",
     "Writer",
+    "WriterLock",
     "at_base",
     "beside",
     "bits_for",
@@ -214,8 +214,10 @@ __all__ = [
     "decode_key",
     "decode_keys",
     "delete_folder",
+    "delete_marked_folder",
     "encode_entry",
     "encode_key",
+    "error_text",
     "file_mode",
     "first_size",
     "folder_mode",
@@ -229,8 +231,9 @@ __all__ = [
     "is_long",
     "key_error",
     "key_hash",
-    "key_shown",
+    "key_text",
     "log_db",
+    "long_text",
     "look_up",
     "make_folder",
     "make_private",
@@ -246,12 +249,10 @@ __all__ = [
     "naming",
     "normal_key",
     "normalise",
-    "number_shown",
+    "number_text",
     "open_lmdb",
     "opened_folder",
     "order_key",
-    "owner_of",
-    "owner_pid",
     "pack",
     "pack_document",
     "parse_rfc3339",
@@ -269,20 +270,16 @@ __all__ = [
     "roomy",
     "roomy_size",
     "runs_from",
-    "said",
     "same_document",
     "scrub_pages",
     "seal",
     "segments_at",
     "segments_from",
     "segments_of",
-    "shown",
-    "shown_key",
-    "shown_size",
-    "shown_whole",
     "shrink_file",
+    "size_text",
     "stored_key",
-    "sweep_folder",
+    "stored_key_text",
     "sync_folder",
     "synced",
     "uncounted_in",
@@ -293,5 +290,8 @@ __all__ = [
     "unpack_received",
     "unseal",
     "unseal_many",
+    "value_text",
     "write_anew",
+    "writer_name",
+    "writer_pid",
 ]

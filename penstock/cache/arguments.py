@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from penstock.cache.errors import DefinitionError
-from penstock.cache.messages import shown
+from penstock.cache.messages import value_text
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ class ArgumentKind(DefinitionError):
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"{self.name}= is {shown(self.value)}; {self.advice}"
+        return f"{self.name}= is {value_text(self.value)}; {self.advice}"
 
 
 Rule = Callable[[str, Any], Any]
@@ -80,7 +80,7 @@ def _number(least: int) -> Rule:
     return number
 
 
-def _told(arguments: str) -> Rule:
+def _message(arguments: str) -> Rule:
     """Return a rule for callbacks: the value must be a function that accepts these arguments."""
 
     def told(name: str, value: Any) -> Any:
@@ -151,8 +151,8 @@ _RULES: dict[str, Rule] = {
     "partitions": _number(_FIRST),  # the store checks the largest possible number
     **dict.fromkeys(("since", "until"), _position),
     **dict.fromkeys(("records", "groups", "keys"), _iterable),
-    "progress": _told("done, total"),
-    "tell": _told("what, done, total"),
+    "progress": _message("done, total"),
+    "tell": _message("what, done, total"),
     **dict.fromkeys(("folder", "path", "target", "copy"), _path),
     "ids": _ids,
 }

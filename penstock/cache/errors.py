@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.cache.messages import repr_of, shown
+from penstock.cache.messages import repr_of, value_text
 
 __all__ = [
     "BatchRejected",
@@ -351,7 +351,7 @@ class KeyKind(PenstockError):
     def __str__(self) -> str:
         because = f": {self.why}" if self.why else ""
         return (
-            f"{shown(self.value)} can't be a key{because}; "
+            f"{value_text(self.value)} can't be a key{because}; "
             "a key is null, a bool, an int, a float, text, bytes or a tuple of these"
         )
 
@@ -390,6 +390,6 @@ and lists and maps (with text keys) of these
         place = f" at {self.path!r}" if self.path else ""
         because = f": {self.why}" if self.why else ""
         return (
-            f"{shown(self.value)}{place} can't be stored{because}; a document holds null, bool, int, float, "
+            f"{value_text(self.value)}{place} can't be stored{because}; a document holds null, bool, int, float, "
             "Decimal, text, bytes, and lists and maps (with text keys) of these"
         )

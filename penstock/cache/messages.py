@@ -13,15 +13,15 @@ from typing import Any
 from penstock.cache.big_ints import int_to_text
 
 __all__ = [
+    "error_text",
     "hidden",
     "key_error",
+    "key_text",
+    "long_text",
     "repr_by_fields",
     "repr_of",
-    "said",
-    "shown",
-    "shown_key",
-    "shown_size",
-    "shown_whole",
+    "size_text",
+    "value_text",
 ]
 
 _WRITTEN = 10_000  # bits of an int; Python writes out at most 4,300 digits, and slowly
@@ -39,19 +39,19 @@ class _Short(reprlib.Repr):
 _short = _Short()
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a short text of any value, with its type.
 
-    >>> shown([1] * 1000), shown(7**9999)
+    >>> value_text([1] * 1000), value_text(7**9999)
     ('[1, 1, 1, 1, 1, 1, ...] (list)', '<int of 28071 bits> (int)')
     """
     return f"{_short.repr(value)} ({type(value).__name__})"
 
 
-def shown_key(value: object) -> str:
+def key_text(value: object) -> str:
     """Return a short text of a key or group, without its type.
 
-    >>> shown_key("Joe"), shown_key((7, "x" * 1000))
+    >>> key_text("Joe"), key_text((7, "x" * 1000))
     ("'Joe'", "(7, 'xxxxxxxxxxxx...xxxxxxxxxxxxx')")
     """
     return _short.repr(value)
@@ -71,10 +71,10 @@ class _Long(_Short):
 _long = _Long()
 
 
-def shown_whole(value: object) -> str:
+def long_text(value: object) -> str:
     """Return a long text of a value, with its type. It preserves a value that can't be stored.
 
-    >>> shown_whole({"id": 7, "at": 1j})
+    >>> long_text({"id": 7, "at": 1j})
     "{'at': 1j, 'id': 7} (dict)"
     """
     return f"{_long.repr(value)} ({type(value).__name__})".encode(errors="replace").decode()
@@ -126,14 +126,14 @@ def key_error(key: object) -> KeyError:
     try:
         repr(key)
     except ValueError:
-        return KeyError(shown_key(key))
+        return KeyError(key_text(key))
     return KeyError(key)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     r"""Return the type and the text of an error, cut short and valid as UTF-8.
 
-    >>> said(KeyError("name")), said(ValueError("x" * 1_000_000))[:14], said(ValueError("\ud800"))
+    >>> error_text(KeyError("name")), error_text(ValueError("x" * 1_000_000))[:14], error_text(ValueError("\ud800"))
     ("KeyError: 'name'", 'ValueError: xx', 'ValueError: ?')
     """
     try:
@@ -162,10 +162,10 @@ _SECRETS = (  # each pattern matches up to the last @, since a password may cont
 )
 
 
-def shown_size(size: float) -> str:
+def size_text(size: float) -> str:
     """Return a number of bytes in a readable unit.
 
-    >>> shown_size(999), shown_size(1_240), shown_size(5_300_000)
+    >>> size_text(999), size_text(1_240), size_text(5_300_000)
     ('999 bytes', '1.2 kB', '5.3 MB')
     """
     if size < 1000:

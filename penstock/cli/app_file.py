@@ -17,7 +17,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from penstock.cli.context import FAILED, WRONG
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.views import App, nearest
 
 _ELSEWHERE = tuple(
@@ -36,7 +36,7 @@ def load(spec: str) -> App:
     path, name = _split(spec)
     if not os.path.isfile(path):
         what = "is a folder" if os.path.isdir(path) else "does not exist"
-        raise Fault(f"the app file {path} {what}; `penstock init` writes one, --app FILE names another", WRONG)
+        raise ExitError(f"the app file {path} {what}; `penstock init` writes one, --app FILE names another", WRONG)
     return _pick(_imported(path), path, name)
 
 
@@ -67,7 +67,7 @@ def _imported(path: str) -> ModuleType:
         raise
     except BaseException as error:  # also SystemExit, if the app exits
         del sys.modules[name]
-        raise Fault(f"{file} can't be imported; fix that and run this again", FAILED, trimmed(error)) from None
+        raise ExitError(f"{file} can't be imported; fix that and run this again", FAILED, trimmed(error)) from None
     return module
 
 
@@ -77,16 +77,16 @@ def _pick(module: ModuleType, path: str, name: str | None) -> App:
         if name in found:
             return found[name]
         if name in vars(module):
-            raise Fault(f"{name} in {path} is no ps.App; write --app {path}:NAME with the name of one", WRONG)
+            raise ExitError(f"{name} in {path} is no ps.App; write --app {path}:NAME with the name of one", WRONG)
         near = nearest(name, found)
         hint = f"did you mean {path}:{near}?" if near else "write --app FILE:NAME with a name that it has"
-        raise Fault(f"{path} has nothing named {name!r}; {hint}", WRONG)
+        raise ExitError(f"{path} has nothing named {name!r}; {hint}", WRONG)
     apps = list(dict.fromkeys(found.values()))
     if not apps:
-        raise Fault(f"{path} has no ps.App; write app = ps.App('name') at its top level", WRONG)
+        raise ExitError(f"{path} has no ps.App; write app = ps.App('name') at its top level", WRONG)
     if len(apps) > 1:
         named = ", ".join(found)
-        raise Fault(f"{path} has several apps ({named}); choose one with --app {path}:{next(iter(found))}", WRONG)
+        raise ExitError(f"{path} has several apps ({named}); choose one with --app {path}:{next(iter(found))}", WRONG)
     return apps[0]
 
 

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from penstock.cli.context import APP, DONE, FAILED, INTERRUPTED, STORE, WRONG, Context, settle
+from penstock.cli.context import APP, DONE, FAILED, INTERRUPTED, STORE, WRONG, Context, context_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from penstock.cli.exit_errors import Fault
-    from penstock.engine import Engine, Scrubbing, Snapshot, Writer
+    from penstock.cli.exit_errors import ExitError
+    from penstock.engine import Engine, Scrubbing, Snapshot, StoreWriter
     from penstock.views import App, Table, View
 
 P = ParamSpec("P")
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"-\.?\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GlobalOptions:
     """Global options, given before the name of a command or after it."""
 
     app: str | None = None
@@ -47,12 +47,12 @@ class Given:
     quiet: bool = False
     verbose: bool = False
 
-    def under(self, later: Given) -> Given:
+    def under(self, later: GlobalOptions) -> GlobalOptions:
         """Return these options, overridden by the `later` ones that are set."""
         quiet, verbose = self.quiet, self.verbose
         if later.quiet or later.verbose:
             quiet, verbose = later.quiet, later.verbose
-        return Given(later.app or self.app, later.store or self.store, quiet, verbose)
+        return GlobalOptions(later.app or self.app, later.store or self.store, quiet, verbose)
 
 
 def global_options(app: bool, store: bool, env: bool = False) -> list[click.Parameter]:
@@ -129,7 +129,7 @@ class Command(click.Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command that is imported on first use: its section, "module:attribute", and a short description."""
 
     section: str
@@ -140,7 +140,7 @@ class Entry:
 class Frame(click.Group):
     """The group of all commands. It lists them without an import of any."""
 
-    def __init__(self, *args: Any, entries: dict[str, Entry], examples: Sequence[str], **more: Any) -> None:
+    def __init__(self, *args: Any, entries: dict[str, CommandEntry], examples: Sequence[str], **more: Any) -> None:
         super().__init__(*args, **more)
         self.entries = entries
         self.examples = tuple(examples)
@@ -224,11 +224,11 @@ def command(
         @functools.wraps(function)
         def run(*args: P.args, **options: P.kwargs) -> int | None:
             root = click.get_current_context().find_root().obj
-            before = root if isinstance(root, Given) else Given()
+            before = root if isinstance(root, GlobalOptions) else GlobalOptions()
             own = {field: options.pop(field, None) for field in ("app", "store", "quiet", "verbose")}
-            later = Given(_text(own["app"]), _text(own["store"]), bool(own["quiet"]), bool(own["verbose"]))
+            later = GlobalOptions(_text(own["app"]), _text(own["store"]), bool(own["quiet"]), bool(own["verbose"]))
             given = before.under(later)
-            ctx = settle(given.app, given.store, given.quiet, given.verbose)
+            ctx = context_of(given.app, given.store, given.quiet, given.verbose)
             try:
                 out = function(ctx, *args, **options)
                 sys.stdout.flush()
@@ -257,7 +257,7 @@ def open_reader(ctx: Context, app: App | None = None) -> Engine:
     return open_engine(app or load_app(ctx), ctx.store, readonly=True)
 
 
-def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> Writer:
+def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> StoreWriter:
     """Open the store to write it, or send the work to its holder, and later to the next holder.
 
     With `migrate`, views whose definition in the app differs from the store are built. Without it they are an error.
@@ -268,7 +268,7 @@ def open_writer(ctx: Context, app: App | None = None, migrate: bool = False) -> 
     return Failover(lambda: reach_writer(ctx, own, migrate))
 
 
-def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> Writer:
+def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing | None = None) -> StoreWriter:
     """Open the store to write and scrub it, or connect to its holder. When that holder ends, calls raise an error."""
     from penstock.engine import writer
 
@@ -278,7 +278,7 @@ def reach_writer(ctx: Context, app: App, migrate: bool = False, scrub: Scrubbing
     return made
 
 
-def shown_view(snap: Snapshot, name: str) -> View:
+def view_by_name(snap: Snapshot, name: str) -> View:
     """Return a view as the store defines it, not the app. The fault for an unknown name lists the views."""
     entry = snap.schema.catalog.entries.get(name)
     if entry is not None and entry.target["kind"] == "view":
@@ -286,7 +286,7 @@ def shown_view(snap: Snapshot, name: str) -> View:
     return view_of(snap.schema.app, name)
 
 
-def shown_table(snap: Snapshot, name: str) -> Table:
+def table_by_name(snap: Snapshot, name: str) -> Table:
     """Return a table as the store defines it. The fault for an unknown name lists the tables."""
     return table_of(snap.schema.app, name)
 
@@ -307,8 +307,8 @@ def table_of(app: App, name: str) -> Table:
     return found
 
 
-def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) -> Fault:
-    from penstock.cli.exit_errors import Fault
+def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) -> ExitError:
+    from penstock.cli.exit_errors import ExitError
     from penstock.views import nearest
 
     near = nearest(name, there)
@@ -320,26 +320,26 @@ def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) 
         hint = f"the app has no {kind}s yet"
     else:
         hint = f"there are: {', '.join(there[:5])}{', …' if len(there) > 5 else ''}"
-    return Fault(f"there is no {kind} named {name!r}; {hint}", WRONG)
+    return ExitError(f"there is no {kind} named {name!r}; {hint}", WRONG)
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _usage(error: click.ClickException, where: str) -> Fault:
-    from penstock.cli.exit_errors import Fault
+def _usage(error: click.ClickException, where: str) -> ExitError:
+    from penstock.cli.exit_errors import ExitError
 
     text = " ".join(error.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
     hint = "" if ";" in text or text.endswith("?") else f"; `{where} --help` shows how it is used"
-    return Fault(f"{text[:1].lower()}{text[1:]}{hint}", WRONG)
+    return ExitError(f"{text[:1].lower()}{text[1:]}{hint}", WRONG)
 
 
-def _fault(error: Exception) -> Fault | None:
+def _fault(error: Exception) -> ExitError | None:
     """Return the fault that ended the command. None means a fault of this package, not of the user."""
-    from penstock.cli.exit_errors import Fault, of_system
+    from penstock.cli.exit_errors import ExitError, of_system
 
-    if isinstance(error, Fault):
+    if isinstance(error, ExitError):
         return error
     if isinstance(error, OSError):
         return of_system(error)
@@ -349,7 +349,7 @@ def _fault(error: Exception) -> Fault | None:
     return of_package(error) if isinstance(error, PenstockError) else None
 
 
-def _end(fault: Fault, where: str) -> int:
+def _end(fault: ExitError, where: str) -> int:
     with suppress(OSError):  # if standard error is closed, the exit code is left
         if fault.above:
             click.echo(fault.above, err=True, nl=False)

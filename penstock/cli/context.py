@@ -47,7 +47,7 @@ class Context:
             click.echo(text, err=True)
 
 
-def settle(app: str | None, store: str | None, quiet: bool, verbose: bool) -> Context:
+def context_of(app: str | None, store: str | None, quiet: bool, verbose: bool) -> Context:
     """Return the context of a run with these options."""
     terminal = sys.stdout.isatty()
     color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -15,7 +15,7 @@ from penstock.cache import hidden
 from penstock.cli.context import FAILED, WRONG
 
 
-class Fault(Exception):
+class ExitError(Exception):
     """A fault that a command found: a line and an exit code. The text `above` is printed unchanged before the line."""
 
     def __init__(self, line: str, code: int = FAILED, above: str = "") -> None:
@@ -29,12 +29,12 @@ class Fault(Exception):
         return self.line
 
 
-def of_system(error: OSError) -> Fault:
+def of_system(error: OSError) -> ExitError:
     """Return an error of the system as a fault: the file, the reason, and the next step."""
     why = (error.strerror or str(error) or type(error).__name__).lower()
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     code = WRONG if isinstance(error, FileNotFoundError) else FAILED
-    return Fault(f"{where}{why}; {_NEXT.get(error.errno or 0, 'fix that and run this again')}", code)
+    return ExitError(f"{where}{why}; {_NEXT.get(error.errno or 0, 'fix that and run this again')}", code)
 
 
 _NEXT = {

@@ -25,7 +25,7 @@ from typing import Any
 
 from penstock.cache import decode_json, int_to_text
 from penstock.cli.context import WRONG
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.views import Position
 
 _BYTES, _FLOAT, _DECIMAL = "$bytes", "$float", "$decimal"
@@ -102,13 +102,13 @@ def object_of(text: str, what: str = "the document") -> dict[str, Any]:
     try:
         value = loads(text)
     except json.JSONDecodeError as error:
-        raise Fault(
+        raise ExitError(
             f"{what} is no JSON: {error.msg.lower()} at character {error.pos + 1} of {_cut(text)}; {_AS_IN}", WRONG
         ) from None
     except ValueError as error:
-        raise Fault(f"{what} is no JSON: {error}", WRONG) from None
+        raise ExitError(f"{what} is no JSON: {error}", WRONG) from None
     if not isinstance(value, dict):
-        raise Fault(
+        raise ExitError(
             f"""{what} is {_cut(text)} and no JSON object; write it as in '{{"id": 7, "name": "Sue"}}'""", WRONG
         )
     return value

@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.app_file import load
 from penstock.cli.context import APP
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.views import App
 
 _Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -22,7 +22,7 @@ def _names(listed: Callable[[App], list[str]]) -> _Complete:
         try:
             with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
                 app = load(str(given))
-        except Fault:
+        except ExitError:
             return []
         return [name for name in listed(app) if name.startswith(incomplete)]
 

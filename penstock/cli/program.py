@@ -12,50 +12,54 @@ from typing import Any
 
 import click
 
-from penstock.cli.command_frame import Entry, Frame, Given, global_options
+from penstock.cli.command_frame import CommandEntry, Frame, GlobalOptions, global_options
 
 _BEGIN, _WRITE, _READ, _LOOK, _COPY = "To begin", "Write", "Read", "Look inside", "Copies"
 _REPAIR = "Repair"
 
-ENTRIES: dict[str, Entry] = {
-    "init": Entry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and a sample that run at once."),
-    "completion": Entry(_BEGIN, "penstock.cli.shell_completion:completion", "Print the script for shell completion."),
-    "load": Entry(_WRITE, "penstock.cli.commands.load:load", "Load files: JSON lines, CSV, Parquet."),
-    "put": Entry(_WRITE, "penstock.cli.commands.records:put", "Put documents."),
-    "delete": Entry(_WRITE, "penstock.cli.commands.records:delete", "Delete documents by key."),
-    "post": Entry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
-    "run": Entry(_WRITE, "penstock.cli.commands.run:run", "Read records from sources as they arrive."),
-    "pause": Entry(_WRITE, "penstock.cli.commands.pause:pause", "Pause the sources of `run`."),
-    "resume": Entry(_WRITE, "penstock.cli.commands.pause:resume", "Resume the sources of `run`."),
-    "backfill": Entry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),
-    "migrate": Entry(_WRITE, "penstock.cli.commands.migrate:migrate", "Build views whose definitions changed."),
-    "get": Entry(_READ, "penstock.cli.commands.query:get", "Print the result of one group of a view."),
-    "query": Entry(_READ, "penstock.cli.commands.query:query", "Print the rows of a view, in order."),
-    "why": Entry(_READ, "penstock.cli.commands.query:why", "Print the documents behind a result."),
-    "watch": Entry(_READ, "penstock.cli.commands.watch:watch", "Print changes of views as they are committed."),
-    "doc": Entry(_READ, "penstock.cli.commands.query:doc", "Print a document and its emission in each view."),
-    "status": Entry(_LOOK, "penstock.cli.commands.status:status", "Show tables, views, sizes and the writer."),
-    "explain": Entry(_LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."),
-    "crashtest": Entry(
+ENTRIES: dict[str, CommandEntry] = {
+    "init": CommandEntry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and a sample that run at once."),
+    "completion": CommandEntry(
+        _BEGIN, "penstock.cli.shell_completion:completion", "Print the script for shell completion."
+    ),
+    "load": CommandEntry(_WRITE, "penstock.cli.commands.load:load", "Load files: JSON lines, CSV, Parquet."),
+    "put": CommandEntry(_WRITE, "penstock.cli.commands.records:put", "Put documents."),
+    "delete": CommandEntry(_WRITE, "penstock.cli.commands.records:delete", "Delete documents by key."),
+    "post": CommandEntry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
+    "run": CommandEntry(_WRITE, "penstock.cli.commands.run:run", "Read records from sources as they arrive."),
+    "pause": CommandEntry(_WRITE, "penstock.cli.commands.pause:pause", "Pause the sources of `run`."),
+    "resume": CommandEntry(_WRITE, "penstock.cli.commands.pause:resume", "Resume the sources of `run`."),
+    "backfill": CommandEntry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),
+    "migrate": CommandEntry(_WRITE, "penstock.cli.commands.migrate:migrate", "Build views whose definitions changed."),
+    "get": CommandEntry(_READ, "penstock.cli.commands.query:get", "Print the result of one group of a view."),
+    "query": CommandEntry(_READ, "penstock.cli.commands.query:query", "Print the rows of a view, in order."),
+    "why": CommandEntry(_READ, "penstock.cli.commands.query:why", "Print the documents behind a result."),
+    "watch": CommandEntry(_READ, "penstock.cli.commands.watch:watch", "Print changes of views as they are committed."),
+    "doc": CommandEntry(_READ, "penstock.cli.commands.query:doc", "Print a document and its emission in each view."),
+    "status": CommandEntry(_LOOK, "penstock.cli.commands.status:status", "Show tables, views, sizes and the writer."),
+    "explain": CommandEntry(
+        _LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."
+    ),
+    "crashtest": CommandEntry(
         _LOOK, "penstock.cli.commands.crashtest:crashtest_", "Crash the app at every place, and check its views."
     ),
-    "repost": Entry(_REPAIR, "penstock.cli.commands.repair:repost", "Remove the contributions of old values."),
-    "restate": Entry(_REPAIR, "penstock.cli.commands.repair:restate", "Repair results of views."),
-    "check": Entry(
+    "repost": CommandEntry(_REPAIR, "penstock.cli.commands.repair:repost", "Remove the contributions of old values."),
+    "restate": CommandEntry(_REPAIR, "penstock.cli.commands.repair:restate", "Repair results of views."),
+    "check": CommandEntry(
         _REPAIR, "penstock.cli.commands.repair:check", "Read the whole store, and compare views with documents."
     ),
-    "verify": Entry(_REPAIR, "penstock.cli.commands.spark:verify", "Recompute views from a copy, with Spark."),
-    "quarantine": Entry(
+    "verify": CommandEntry(_REPAIR, "penstock.cli.commands.spark:verify", "Recompute views from a copy, with Spark."),
+    "quarantine": CommandEntry(
         _REPAIR, "penstock.cli.commands.quarantine:quarantine", "List, show, retry or drop rejected and held data."
     ),
-    "snapshot": Entry(_COPY, "penstock.cli.commands.copies:snapshot", "Copy the store while it is written."),
-    "restore": Entry(_COPY, "penstock.cli.commands.copies:restore", "Replace the store with a copy."),
-    "compact": Entry(_COPY, "penstock.cli.commands.copies:compact", "Release the space of old versions."),
-    "repartition": Entry(
+    "snapshot": CommandEntry(_COPY, "penstock.cli.commands.copies:snapshot", "Copy the store while it is written."),
+    "restore": CommandEntry(_COPY, "penstock.cli.commands.copies:restore", "Replace the store with a copy."),
+    "compact": CommandEntry(_COPY, "penstock.cli.commands.copies:compact", "Release the space of old versions."),
+    "repartition": CommandEntry(
         _COPY, "penstock.cli.commands.repartition:repartition", "Give the store another number of partitions."
     ),
-    "export": Entry(_COPY, "penstock.cli.commands.transfer:export", "Write a table or view to a file."),
-    "import": Entry(_COPY, "penstock.cli.commands.transfer:import_", "Read a file that export wrote."),
+    "export": CommandEntry(_COPY, "penstock.cli.commands.transfer:export", "Write a table or view to a file."),
+    "import": CommandEntry(_COPY, "penstock.cli.commands.transfer:import_", "Read a file that export wrote."),
 }
 
 
@@ -81,7 +85,7 @@ def group(ctx: click.Context, app: str | None, store: str | None, quiet: bool, v
     On a terminal results are tables; in a pipe they are JSON, a line for each row, unless --format says otherwise.
     Exit codes: 0 done, 1 the answer is no, 2 used wrongly, 3 failed, 130 interrupted.
     """
-    ctx.obj = Given(app, store, quiet, verbose)
+    ctx.obj = GlobalOptions(app, store, quiet, verbose)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -95,16 +95,16 @@ class _Lines:
         now = self._clock()
         if now - self._said >= _EVERY:
             self._said = now
-            click.echo(told(self._what, self._done, self._total, self._records, now - self._start), err=True)
+            click.echo(progress_line(self._what, self._done, self._total, self._records, now - self._start), err=True)
 
     def total(self, total: int | None) -> None:
         self._total = total
 
 
-def told(what: str, done: int, total: int | None, records: int, seconds: float) -> str:
+def progress_line(what: str, done: int, total: int | None, records: int, seconds: float) -> str:
     """Return the progress in one line.
 
-    >>> told("users.jsonl", 50, 200, 1_000, 2.0)
+    >>> progress_line("users.jsonl", 50, 200, 1_000, 2.0)
     'users.jsonl: 25 %, 1,000 records, 500/s, 6 s left'
     """
     parts: list[str] = []

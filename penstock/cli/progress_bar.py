@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.text import Text
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
     """The number of records and their rate. It is empty if there are no records."""
 
     def render(self, task: Task) -> Text:
@@ -68,7 +68,7 @@ class _Above:
 def drawn(what: str, total: int | None, color: bool) -> Iterator[_Drawn]:
     """Show a bar while the block runs."""
     console = Console(file=sys.stderr, no_color=not color)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), _Rate())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), _RateColumn())
     bars = Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     )

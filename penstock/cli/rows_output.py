@@ -38,7 +38,7 @@ _OF_JSON = (*'-0123456789"[{', "")  # first characters of JSON texts, and the em
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutputColumn:
     """A column. If `fields` is set, its values are maps, and tables and CSV show a column for each field.
 
     With `empty`, tables show null as an empty cell.
@@ -100,23 +100,23 @@ def safe_text(text: str) -> str:
 def emit(
     ctx: Context,
     rows: Iterable[Sequence[Any]],
-    columns: Sequence[str | Column],
+    columns: Sequence[str | OutputColumn],
     format: str | None = None,
     out: TextIO | None = None,
 ) -> int:
     """Write rows, each with one value per column. Return the number of rows."""
-    known = [Column(column) if isinstance(column, str) else column for column in columns]
+    known = [OutputColumn(column) if isinstance(column, str) else column for column in columns]
     kind = format or ("table" if ctx.terminal else "jsonl")
     if kind == "table":
         return _table(rows, known, out or sys.stdout, ctx.color)
     return _WRITERS[kind](rows, known, out or sys.stdout)
 
 
-def _json_lines(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO) -> int:
+def _json_lines(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: TextIO) -> int:
     return _write((text + "\n" for text in _objects(rows, columns)), out)
 
 
-def _json(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO) -> int:
+def _json(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: TextIO) -> int:
     return write_array(_objects(rows, columns), out)
 
 
@@ -135,13 +135,13 @@ def _write(parts: Iterable[str], out: TextIO) -> int:
     return n
 
 
-def _objects(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> Iterator[str]:
+def _objects(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn]) -> Iterator[str]:
     names = [column.name for column in columns]
     for row in rows:
         yield dumps(dict(zip(names, row, strict=False)))
 
 
-def _csv(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO, safe: bool = False) -> int:
+def _csv(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: TextIO, safe: bool = False) -> int:
     line, cell = _CsvLine(), _safe_cell if safe else _csv_cell
     writer = csv.writer(line, lineterminator="\n")
 
@@ -194,7 +194,7 @@ def plain(value: Any) -> str:
     return value if type(value) is str else dumps(value)
 
 
-def _flat(row: Sequence[Any], columns: Sequence[Column]) -> list[Any]:
+def _flat(row: Sequence[Any], columns: Sequence[OutputColumn]) -> list[Any]:
     out: list[Any] = []
     for column, value in zip(columns, row, strict=False):
         cells = list(column.cells(value))
@@ -202,7 +202,7 @@ def _flat(row: Sequence[Any], columns: Sequence[Column]) -> list[Any]:
     return out
 
 
-def _table(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO, color: bool) -> int:
+def _table(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: TextIO, color: bool) -> int:
     from rich.cells import cell_len
 
     names = [name for column in columns for name in column.flat]
@@ -210,7 +210,7 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO
     coming = (_flat(row, columns) for row in rows)
     first = list(islice(coming, _LOOK_AHEAD))
     right = [_is_numeric([row[i] for row in first]) for i in range(len(names))]
-    shown = [_shown(row, empty) for row in first]
+    shown = [_row_text(row, empty) for row in first]
     widths = [min(_WIDEST, max(map(cell_len, (name, *(row[i] for row in shown))))) for i, name in enumerate(names)]
 
     def line(cells: Sequence[str]) -> str:
@@ -219,11 +219,11 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[Column], out: TextIO
 
     out.write(click.style(line(names).rstrip(), bold=True) + "\n" if color else line(names))
     out.write("  ".join("─" * width for width in widths) + "\n")
-    return _write(map(line, chain(shown, (_shown(row, empty) for row in coming))), out)
+    return _write(map(line, chain(shown, (_row_text(row, empty) for row in coming))), out)
 
 
-def _shown(row: Sequence[Any], empty: Sequence[bool]) -> list[str]:
-    return ["" if value is None and empty[i] else shown_cell(value) for i, value in enumerate(row)]
+def _row_text(row: Sequence[Any], empty: Sequence[bool]) -> list[str]:
+    return ["" if value is None and empty[i] else cell_text(value) for i, value in enumerate(row)]
 
 
 def _padded(cell: str, room: int, right: bool) -> str:
@@ -237,17 +237,17 @@ def _is_numeric(values: Iterable[Any]) -> bool:
     return bool(kinds) and kinds <= {int, float, Decimal}
 
 
-def shown_cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as people see it: text unchanged, else JSON. Characters that aren't printable are escaped."""
     text = plain(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def tell(ctx: Context, counts: Counts) -> int:
+def print_outcome(ctx: Context, counts: Counts) -> int:
     """Print the outcomes of records that were written. Return the exit code: NO if some were rejected."""
     ctx.say(str(replace(counts, rejections=())))
     for rejection in counts.rejections:
-        click.echo(f"rejected: {shown_cell(str(rejection))}", err=True)
+        click.echo(f"rejected: {cell_text(str(rejection))}", err=True)
     more = counts.rejected - len(counts.rejections)
     if counts.rejections and more > 0:
         click.echo(f"rejected: and {more:,} more", err=True)
@@ -256,7 +256,7 @@ def tell(ctx: Context, counts: Counts) -> int:
     return NO if counts.rejected else DONE
 
 
-_WRITERS: dict[str, Callable[[Iterable[Sequence[Any]], Sequence[Column], TextIO], int]] = {
+_WRITERS: dict[str, Callable[[Iterable[Sequence[Any]], Sequence[OutputColumn], TextIO], int]] = {
     "json": _json,
     "jsonl": _json_lines,
     "csv": _csv,

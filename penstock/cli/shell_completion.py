@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 from penstock.cli.command_frame import command
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -32,6 +32,8 @@ def completion(ctx: Context, shell: str | None) -> None:
     name = shell or os.path.basename(os.environ.get("SHELL", ""))
     made = get_completion_class(name) if name in SHELLS else None
     if made is None:
-        raise Fault(f"completion knows {', '.join(SHELLS)}, and not {name or 'this shell'!r}; name one of them", WRONG)
+        raise ExitError(
+            f"completion knows {', '.join(SHELLS)}, and not {name or 'this shell'!r}; name one of them", WRONG
+        )
     root = click.get_current_context().find_root().command
     click.echo(made(root, {}, "penstock", "_PENSTOCK_COMPLETE").source())

@@ -2,32 +2,32 @@
 
 from penstock.core.catalog import (
     FORMAT,
-    Built,
+    BuildState,
     Catalog,
-    Entry,
-    Identity,
-    Next,
-    Ready,
+    CatalogEntry,
+    NextGeneration,
+    PartitionIdentity,
     Refill,
+    RefillSwitch,
     Resume,
-    State,
+    StateRow,
     added,
     catalog_of,
     catalog_row,
     forget_reindexed,
     is_reindexed,
-    note_reindexed,
+    mark_reindexed,
     read_catalog,
-    read_note,
+    read_spout_state,
     read_state,
     write_built,
     write_catalog,
-    write_notes,
+    write_spout_states,
     write_state,
 )
 from penstock.core.commit import Core
-from penstock.core.damage_names import places_of
-from penstock.core.fair_lock import Turns
+from penstock.core.damage_names import database_labels
+from penstock.core.fair_lock import FairLock
 from penstock.core.feed_log import CHANGES
 from penstock.core.generation_switch import (
     complete_switches,
@@ -49,18 +49,27 @@ from penstock.core.input.user_transaction import Transaction, counts_of, joined_
 from penstock.core.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
 from penstock.core.protocol import Exchange
 from penstock.core.reading.content_digest import digest_of
-from penstock.core.reading.document_facts import Stored, Told, shown_told
-from penstock.core.reading.feed_reader import LOOK, Follower, Wait, follow, followable, reached, rows_of, saved_rows_of
+from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text
+from penstock.core.reading.feed_reader import (
+    LOOK,
+    FeedReader,
+    Wait,
+    follow,
+    followable,
+    reached,
+    rows_of,
+    saved_rows_of,
+)
 from penstock.core.reading.generation_differences import differing
 from penstock.core.reading.group_weights import Weight
 from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
-from penstock.core.schema import Described, Schema, built_of, described, is_built, told_by_rows
+from penstock.core.schema import Described, Schema, built_of, described, is_built, parent_views
 from penstock.core.settings import Scrubbing, Settings
 from penstock.core.store_layout import (
     NAME,
-    Layout,
+    StoreLayout,
     WrongPartitions,
     is_store,
     layout_of,
@@ -70,9 +79,9 @@ from penstock.core.store_layout import (
     write_layout,
 )
 from penstock.core.upkeep.compaction import Compacted, Progress, compact
-from penstock.core.upkeep.page_check import Walked, damaged_pages_at, must_be_sound, walk
+from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
 from penstock.core.upkeep.scrub_result import ScrubResult, read_result
-from penstock.core.upkeep.scrub_thread import Scrubber
+from penstock.core.upkeep.scrub_thread import ScrubThread
 
 __all__ = [
     "CHANGES",
@@ -82,38 +91,38 @@ __all__ = [
     "NAME",
     "ONE",
     "Batch",
-    "Built",
+    "BuildState",
     "Catalog",
+    "CatalogEntry",
     "Compacted",
     "Consistency",
     "Core",
     "Described",
-    "Entry",
+    "DocumentFacts",
     "Exchange",
-    "Follower",
+    "FairLock",
+    "FeedReader",
     "ForeignPartition",
-    "Identity",
-    "Layout",
-    "Next",
+    "NextGeneration",
     "OpenState",
+    "PageReport",
+    "PartitionIdentity",
     "Passed",
     "Progress",
-    "Ready",
     "Refill",
+    "RefillSwitch",
     "Resume",
     "Schema",
     "ScrubResult",
-    "Scrubber",
+    "ScrubThread",
     "Scrubbing",
     "Settings",
     "Snapshot",
-    "State",
-    "Stored",
-    "Told",
+    "StateRow",
+    "StoreLayout",
     "Transaction",
-    "Turns",
+    "ViewState",
     "Wait",
-    "Walked",
     "Weight",
     "WrongPartitions",
     "add_span",
@@ -127,12 +136,14 @@ __all__ = [
     "complete_switches",
     "counts_of",
     "damaged_pages_at",
+    "database_labels",
     "databases_of",
     "decides",
     "delivered",
     "described",
     "differing",
     "digest_of",
+    "emissions_text",
     "finished",
     "follow",
     "followable",
@@ -148,30 +159,28 @@ __all__ = [
     "joined_records",
     "layout_of",
     "line_of",
+    "mark_reindexed",
     "must_be_alone",
     "must_be_known",
     "must_be_partition",
     "must_be_sound",
     "must_be_whole",
-    "note_reindexed",
+    "parent_views",
     "partitions_of",
-    "places_of",
     "reached",
     "read_catalog",
     "read_layout",
-    "read_note",
     "read_result",
     "read_spans",
+    "read_spout_state",
     "read_state",
     "rejects_in",
     "rows_of",
     "saved_position",
     "saved_rows_of",
-    "shown_told",
     "sized",
     "switch_refill",
     "switched",
-    "told_by_rows",
     "walk",
     "with_early_set",
     "without_filling",
@@ -179,6 +188,6 @@ __all__ = [
     "write_catalog",
     "write_hidden",
     "write_layout",
-    "write_notes",
+    "write_spout_states",
     "write_state",
 ]

@@ -23,14 +23,14 @@ FORMAT = 1
 _CATALOG, _STATE, _BUILT = b"catalog", b"state", b"built"
 
 
-class Next(msgspec.Struct, array_like=True, frozen=True):
+class NextGeneration(msgspec.Struct, array_like=True, frozen=True):
     """The next generation of a view, hidden from readers; its number is 0 if the view is dropped."""
 
     number: int
     definition: dict[str, Any]
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class CatalogEntry(msgspec.Struct, array_like=True, frozen=True):
     """One definition and its number in the store, which is 0 while readers can't see it.
 
     While a `next` generation is built, the view stays at the position `as_of`.
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     number: int
     definition: dict[str, Any]
     as_of: int | None = None
-    next: Next | None = None
+    next: NextGeneration | None = None
 
     @property
     def written(self) -> int:
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         return self.definition if self.next is None else self.next.definition
 
 
-class Former(msgspec.Struct, array_like=True, frozen=True):
+class FormerGeneration(msgspec.Struct, array_like=True, frozen=True):
     """A generation that readers saw up to a position, and that the feed still covers."""
 
     name: str
@@ -61,20 +61,20 @@ class Former(msgspec.Struct, array_like=True, frozen=True):
     until: int
 
 
-class Unfinished(msgspec.Struct, frozen=True):
+class UnfinishedSwitch(msgspec.Struct, frozen=True):
     """A switch of one partition that other partitions may not have made yet.
 
     Readers see these entries, as of this position, until all partitions have switched. `held_groups` is that of the
     state then. The switch of a refill changes more of the state, so it keeps all of it.
     """
 
-    entries: dict[str, Entry]
+    entries: dict[str, CatalogEntry]
     held_groups: dict[str, int]
     position: int
-    state: State | None = None
+    state: StateRow | None = None
 
 
-class Ready(msgspec.Struct, frozen=True):
+class RefillSwitch(msgspec.Struct, frozen=True):
     """The changes of the state in the switch of a refill.
 
     They are offsets of sources, the spout state of some of them, and by table how many records were rejected.
@@ -98,7 +98,7 @@ class Refill(msgspec.Struct, frozen=True):
     sources: dict[str, int]
     filling: dict[str, int] = {}
     kinds: dict[str, str] | None = None
-    ready: Ready | None = None
+    ready: RefillSwitch | None = None
 
     @property
     def first(self) -> int:
@@ -111,7 +111,7 @@ class Refill(msgspec.Struct, frozen=True):
         return sources, tuple(name for name, offset in sources.items() if offset < self.sources.get(name, 0))
 
 
-class Identity(msgspec.Struct, array_like=True, frozen=True):
+class PartitionIdentity(msgspec.Struct, array_like=True, frozen=True):
     """One partition of a store: its number, and the first and the last hash that it owns."""
 
     number: int
@@ -130,21 +130,21 @@ class Catalog(msgspec.Struct, frozen=True):
     format: int
     app: str
     seed: int
-    entries: dict[str, Entry]
+    entries: dict[str, CatalogEntry]
     last: int = 0  # the highest number ever given, if no entry has it
     since: dict[str, tuple[int, int]] | None = None
-    former: tuple[Former, ...] = ()
+    former: tuple[FormerGeneration, ...] = ()
     trash: tuple[str, ...] = ()
     refill: Refill | None = None
-    partition: Identity | None = None
-    unfinished: Unfinished | None = None
+    partition: PartitionIdentity | None = None
+    unfinished: UnfinishedSwitch | None = None
 
     def highest(self) -> int:
         """Return the highest number ever given."""
         return max([self.last, *(max(e.number, e.written) for e in self.entries.values())])
 
 
-class Built(msgspec.Struct, frozen=True):
+class BuildState(msgspec.Struct, frozen=True):
     """The progress of a build.
 
     `documents` has by table the record up to which documents are mapped. `rows` has by parent view the stored key
@@ -155,7 +155,7 @@ class Built(msgspec.Struct, frozen=True):
     rows: dict[str, tuple[bytes | None, int]] = {}
 
 
-class State(msgspec.Struct, frozen=True):
+class StateRow(msgspec.Struct, frozen=True):
     """The state of a store, committed with the data."""
 
     position: int = 0
@@ -188,8 +188,8 @@ class _Format(msgspec.Struct):
 
 _decode_format = msgspec.msgpack.Decoder(_Format).decode
 _decode_catalog = msgspec.msgpack.Decoder(Catalog).decode
-_decode_built = msgspec.msgpack.Decoder(Built).decode
-_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_built = msgspec.msgpack.Decoder(BuildState).decode
+_decode_state = msgspec.msgpack.Decoder(StateRow).decode
 
 
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
@@ -198,8 +198,8 @@ def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
 
 
 def state_after(
-    old: State, writes: Writes, refused: Mapping[str, int], sources: dict[str, int], kinds: dict[str, str], fed: bool
-) -> State:
+    old: StateRow, writes: Writes, refused: Mapping[str, int], sources: dict[str, int], kinds: dict[str, str], fed: bool
+) -> StateRow:
     """Return the state after a transaction that refused so many records by table.
 
     `kinds` are those of the ts of tables; `fed` tells if the feed is on.
@@ -271,13 +271,13 @@ def write_catalog(writer: Writer, catalog: Catalog) -> bytes:
     return row
 
 
-def read_built(reader: Reader) -> Built:
+def read_built(reader: Reader) -> BuildState:
     """Read the progress of a build."""
     row = reader.get_many(META, [_BUILT])[0]
-    return Built() if row is None else _decode_built(unseal(_BUILT, row, META))
+    return BuildState() if row is None else _decode_built(unseal(_BUILT, row, META))
 
 
-def write_built(writer: Writer, built: Built | None) -> None:
+def write_built(writer: Writer, built: BuildState | None) -> None:
     """Write the progress of a build; None if there is no build."""
     if built is None:
         writer.delete_many(META, [_BUILT])
@@ -285,7 +285,7 @@ def write_built(writer: Writer, built: Built | None) -> None:
         writer.put_many(META, [(_BUILT, seal(_BUILT, msgspec.msgpack.encode(built)))])
 
 
-def note_reindexed(writer: Writer, table: int) -> None:
+def mark_reindexed(writer: Writer, table: int) -> None:
     """Note that the index of a table was rebuilt: views may have been built while it lacked documents."""
     key = _reindexed(table)
     writer.put_many(META, [(key, seal(key, b""))])
@@ -305,20 +305,20 @@ def _reindexed(table: int) -> bytes:
     return b"reindexed:%d" % table
 
 
-def read_state(reader: Reader) -> State:
+def read_state(reader: Reader) -> StateRow:
     """Read the state."""
     row = reader.get_many(META, [_STATE])[0]
-    return State() if row is None else _decode_state(unseal(_STATE, row, META))
+    return StateRow() if row is None else _decode_state(unseal(_STATE, row, META))
 
 
-def write_state(writer: Writer, state: State) -> None:
+def write_state(writer: Writer, state: StateRow) -> None:
     """Write the state, within a batch."""
     writer.put_many(META, [(_STATE, seal(_STATE, msgspec.msgpack.encode(state)))])
 
 
-def read_note(reader: Reader, source: str) -> bytes:
+def read_spout_state(reader: Reader, source: str) -> bytes:
     """Read the spout state of a source partition; empty if there is none."""
-    key = _note_key(source)
+    key = _spout_state_key(source)
     row = reader.get_many(META, [key])[0]
     if row is None:
         return b""
@@ -327,12 +327,14 @@ def read_note(reader: Reader, source: str) -> bytes:
     return note
 
 
-def write_notes(writer: Writer, sources: Mapping[str, Resume]) -> None:
+def write_spout_states(writer: Writer, sources: Mapping[str, Resume]) -> None:
     """Write the spout states of source partitions, within a batch. One that begins again loses its former state."""
-    rows = [(_note_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again]
+    rows = [
+        (_spout_state_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again
+    ]
     writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
 
 
-def _note_key(source: str) -> bytes:
+def _spout_state_key(source: str) -> bytes:
     """Hash the name of a source partition, because it may contain a path longer than a key."""
     return b"source:" + blake2b(source.encode(), digest_size=32).digest()

@@ -19,27 +19,27 @@ import msgspec
 
 from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
 from penstock.core.catalog import (
-    Built,
+    BuildState,
     Catalog,
     Resume,
-    State,
+    StateRow,
     catalog_of,
     catalog_row,
     read_built,
     read_state,
     state_after,
-    write_notes,
+    write_spout_states,
     write_state,
 )
-from penstock.core.damage_names import places_of
-from penstock.core.feed_log import Feed
+from penstock.core.damage_names import database_labels
+from penstock.core.feed_log import FeedLog
 from penstock.core.gc_pause import no_collector
-from penstock.core.nodes import Making, drop_largest, filling_nodes, halting, moves_noted
+from penstock.core.nodes import NodeMaker, drop_largest, filling_nodes, halting, moves_noted
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
 from penstock.core.trash import empty_trash, forget_former
-from penstock.gateway import Reject, Report, TableBatch, TableNode, Tails, keep_rejected, note_repeats
+from penstock.gateway import IntakeReport, RejectedRecord, TableBatch, TableNode, Tails, keep_rejected, record_repeats
 from penstock.mapreduce import ViewNode, Writes
 from penstock.views import App, Changed
 
@@ -78,8 +78,8 @@ class Core:
         self._limits = settings.limits
         self._unweighed = 0
         self._busy = False
-        self.feed = Feed(settings.changes)
-        self.state = State()
+        self.feed = FeedLog(settings.changes)
+        self.state = StateRow()
         self.watched: dict[str, Listener] = {}  # by view: the listener for its contributions during a repair
         self.changed: tuple[Changed, ...] = ()  # the views whose build this opening began or continued
         self.told = 0  # documents and rows that the build has read since
@@ -90,18 +90,18 @@ class Core:
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
         self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
-        self.relearn()
+        self.reload()
 
     # -- opening
 
-    def relearn(self) -> None:
+    def reload(self) -> None:
         """Clear all caches, and read them from the store."""
         with self.naming():
             self._recall_all()
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context that names damage in the users' terms."""
-        return naming(lambda: places_of(self.catalog))
+        return naming(lambda: database_labels(self.catalog))
 
     def _recall_all(self) -> None:
         forgotten = [*self.tables.values(), *self.filling.values()]
@@ -114,10 +114,10 @@ class Core:
             if not self._readonly:
                 making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
-            self.sweep: ViewBuild | None = None
+            self.build: ViewBuild | None = None
             if self.catalog.since is not None and not self._readonly:
                 assert self._begin_build is not None, "a store with views under way is opened to build them"
-                self.sweep = self._begin_build(self, read_built(reader), tables, views)
+                self.build = self._begin_build(self, read_built(reader), tables, views)
             if self.parting is not None:
                 self.parting.recall(reader, state)
             self._catalog_row, self._schema = row, None
@@ -152,9 +152,9 @@ class Core:
             known = self._schema = Schema(row, catalog_of(row, self._path), live, self.app)
         return known
 
-    def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> Making:
+    def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> NodeMaker:
         """Return the factory for nodes of tables and views with these numbers."""
-        return Making(self.app, numbers, kinds, self.catalog.seed, self._slots, self._limits)
+        return NodeMaker(self.app, numbers, kinds, self.catalog.seed, self._slots, self._limits)
 
     def begin_epoch(self) -> None:
         """Begin the epoch of a new writer: messages of older epochs count no longer."""
@@ -172,9 +172,9 @@ class Core:
         batches: Mapping[str, TableBatch],
         sources: Mapping[str, Resume] | None = None,
         strict: bool = False,
-        rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None = None,
+        rejects: Callable[[Mapping[str, IntakeReport]], Iterable[RejectedRecord]] | None = None,
         dry: Writes | None = None,
-    ) -> dict[str, Report]:
+    ) -> dict[str, IntakeReport]:
         """Commit these records and offsets in one transaction; with `strict` a rejection rolls it back.
 
         `rejects` returns the records for quarantine. `dry` collects the writes of a transaction that is rolled back.
@@ -185,25 +185,25 @@ class Core:
         """Bring the caches up to date, and do the work that is due between batches."""
         self._work(self._tend_all)
 
-    def sweep_step(self, limit: int = 1 << 10) -> bool:
+    def build_step(self, limit: int = 1 << 10) -> bool:
         """Run one step of a build, or empty a part of a former generation. Return True if another is left."""
-        self._work(lambda: self._sweep_step(limit))
+        self._work(lambda: self._build_step(limit))
         return self.has_step
 
     @property
     def has_step(self) -> bool:
         """Return True if another step is left; the former generation of an unfinished switch is not emptied."""
-        waits = self.sweep is None or self.sweep.waits
+        waits = self.build is None or self.build.waits
         return not waits or (bool(self.catalog.trash) and self.catalog.unfinished is None)
 
     @property
     def behind(self) -> int:
         """Return the number of rows that the build must read before others write again."""
-        return 0 if self.sweep is None else self.sweep.owed
+        return 0 if self.build is None else self.build.owed
 
-    def _sweep_step(self, limit: int) -> None:
-        if self.sweep is not None and not self.sweep.waits:
-            self.sweep.step(limit)
+    def _build_step(self, limit: int) -> None:
+        if self.build is not None and not self.build.waits:
+            self.build.step(limit)
         elif self.has_step and (emptied := empty_trash(self.store, self.catalog)) is not None:
             self.take_catalog(*emptied)
 
@@ -218,7 +218,7 @@ class Core:
         if heard is not None:
             self.watched[view] = heard
 
-    def _took(self, state: State, writes: Writes) -> None:
+    def _took(self, state: StateRow, writes: Writes) -> None:
         """Update the caches after a commit."""
         self.state = state
         self._following = True
@@ -229,11 +229,11 @@ class Core:
         """Mark the caches as doubtful: they are read again before their next use."""
         self._sure = False
 
-    def amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None = None) -> _T:
+    def amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[StateRow], StateRow] | None = None) -> _T:
         """Run one transaction without records: `change` collects its writes, and `then` adjusts its state."""
         return self._work(lambda: self._amend(change, then))
 
-    def _amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[State], State] | None) -> _T:
+    def _amend(self, change: Callable[[Writer, Writes], _T], then: Callable[[StateRow], StateRow] | None) -> _T:
         self._tend_all()
         writes = Writes(feeding=self.feed.on)
         with self.store.write() as writer:
@@ -250,7 +250,7 @@ class Core:
         if self.parting is not None:
             self.parting.fold(writer, writes)
 
-    def _write(self, writer: Writer, writes: Writes, state: State) -> State:
+    def _write(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Write the changes of a transaction, if there are any. Return the state after it."""
         if state == self.state and not writes.leaving and not writes.derived and not writes.during:
             return state  # trees may change without any row
@@ -261,11 +261,11 @@ class Core:
         write_state(writer, state)
         return state
 
-    def owing(self, writer: Writer, writes: Writes, state: State) -> State:
+    def owing(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Save the productions of a transaction for other partitions. Return the state after it."""
         return state if self.parting is None else self.parting.save(writer, writes, state)
 
-    def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> Report:
+    def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> IntakeReport:
         """Apply records that were rejected before, within `amend`."""
         self._owed[table] += batch.n
         return self.tables[table].process(writer, batch, writes)
@@ -279,7 +279,7 @@ class Core:
         self._busy = True
         try:
             if not self._sure:
-                self.relearn()
+                self.reload()
             self._sure = False
             with self.naming():
                 out = work()
@@ -293,11 +293,11 @@ class Core:
         batches: Mapping[str, TableBatch],
         sources: Mapping[str, Resume] | None,
         strict: bool,
-        rejects: Callable[[Mapping[str, Report]], Iterable[Reject]] | None,
+        rejects: Callable[[Mapping[str, IntakeReport]], Iterable[RejectedRecord]] | None,
         dry: Writes | None,
-    ) -> dict[str, Report]:
+    ) -> dict[str, IntakeReport]:
         self._tend_all()
-        out: dict[str, Report] = {}
+        out: dict[str, IntakeReport] = {}
         kinds = {name: self.tables[name].ts_kind for name in batches}
         offsets = dict(self.state.sources)
         for source, resume in (sources or {}).items():
@@ -309,7 +309,7 @@ class Core:
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)
                     if self.catalog.refill is not None and name in self.catalog.refill.since:
-                        note_repeats(self.tables[name], batch, out[name], writes)
+                        record_repeats(self.tables[name], batch, out[name], writes)
                 refused = {name: len(out[name].rejected) + batch.refused for name, batch in batches.items()}
                 if dry is not None and not dry.planning:
                     self.settle(writer, writes)  # damaged groups may prevent this
@@ -321,7 +321,7 @@ class Core:
                 self.settle(writer, writes)
                 state = self._write(writer, writes, self._state(refused, writes, offsets))
                 if sources:
-                    write_notes(writer, sources)
+                    write_spout_states(writer, sources)
         except _Undone:
             for name, kind in kinds.items():
                 self.tables[name].ts_kind = kind
@@ -331,7 +331,7 @@ class Core:
             self._owed[name] += batch.n
         return out
 
-    def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> State:
+    def _state(self, refused: Mapping[str, int], writes: Writes, offsets: dict[str, int]) -> StateRow:
         kinds = {name: node.ts_kind for name, node in self.tables.items() if node.ts_kind is not None}
         return state_after(self.state, writes, refused, offsets, kinds, self.feed.on)
 
@@ -358,7 +358,7 @@ class Core:
             with self.store.write() as writer:
                 done = log.fold_step(writer, steps)
             done()
-        if log.compact_due() and node.sweep is None:  # it gives records other numbers
+        if log.compact_due() and node.build is None:  # it gives records other numbers
             room = 2 * n + _COMPACT_LEAST
             self.make_room(node, room)
             carry = node.carry(moves_noted(self.catalog, self.state, node.table))
@@ -392,7 +392,7 @@ class Core:
             run.close()
 
 
-BeginBuild = Callable[[Core, Built, Mapping[str, TableNode], Mapping[str, ViewNode]], ViewBuild]
+BeginBuild = Callable[[Core, BuildState, Mapping[str, TableNode], Mapping[str, ViewNode]], ViewBuild]
 """A function that begins or continues a build in the nodes of a core."""
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-__all__ = ["Turns"]
+__all__ = ["FairLock"]
 
 
-class Turns:
+class FairLock:
     """A lock, as a context manager.
 
-    >>> lock = Turns()
+    >>> lock = FairLock()
     >>> with lock, lock:
     ...     lock.taken
     1

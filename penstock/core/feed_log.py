@@ -1,6 +1,6 @@
 """The feed of a store: one row per commit, with a bounded length.
 
-The oldest rows are dropped once the feed has more changes or bytes than its limits. `State.followed` is the oldest
+The oldest rows are dropped once the feed has more changes or bytes than its limits. `StateRow.followed` is the oldest
 position from which a reader can follow. It moves in the transaction that drops rows. In a store without a feed it moves
 with each commit.
 """
@@ -13,14 +13,14 @@ from itertools import islice
 import msgspec
 
 from penstock.cache import Store, StoreDamaged, Writer
-from penstock.core.catalog import State, write_state
-from penstock.mapreduce import FEED, Fed, feed_counts, feed_key, feed_row
+from penstock.core.catalog import StateRow, write_state
+from penstock.mapreduce import FEED, FeedChanges, feed_counts, feed_key, feed_row
 
 CHANGES, BYTES = 1_000_000, 256 << 20
 _DROPPED = 64  # rows that one step drops at most
 
 
-class Feed:
+class FeedLog:
     """The writer's side of the feed."""
 
     def __init__(self, changes: int) -> None:
@@ -28,14 +28,14 @@ class Feed:
         self._changes = changes
         self._first: tuple[int, int, int] | None = None  # position, and changes and bytes before it
 
-    def put(self, writer: Writer, parts: Sequence[Fed], state: State) -> State:
+    def put(self, writer: Writer, parts: Sequence[FeedChanges], state: StateRow) -> StateRow:
         """Write the row of a commit, and return the state with its counts."""
         key = feed_key(state.position)
         row, changes, size = feed_row(key, parts, state.fed, state.fed_bytes)
         writer.put_many(FEED, [(key, row)], append=True)
         return msgspec.structs.replace(state, fed=changes, fed_bytes=size)
 
-    def trim(self, store: Store, state: State) -> State:
+    def trim(self, store: Store, state: StateRow) -> StateRow:
         """Drop the oldest rows, if more are kept than should be; return the state after it."""
         if self._first is None and not self._find(store):
             return state
@@ -63,7 +63,7 @@ class Feed:
         """Clear the cache."""
         self._first = None
 
-    def _over(self, state: State, first: tuple[int, int, int]) -> bool:
+    def _over(self, state: StateRow, first: tuple[int, int, int]) -> bool:
         _, changes, size = first
         return state.fed - changes > self._changes or state.fed_bytes - size > BYTES
 

@@ -21,13 +21,13 @@ import msgspec
 from penstock.cache import Store, Writer, index_db, log_db
 from penstock.core.catalog import (
     Catalog,
-    Entry,
-    Former,
-    Next,
+    CatalogEntry,
+    FormerGeneration,
+    NextGeneration,
     Refill,
     Resume,
-    State,
-    Unfinished,
+    StateRow,
+    UnfinishedSwitch,
     added,
     catalog_of,
     read_catalog,
@@ -35,12 +35,12 @@ from penstock.core.catalog import (
     row_of_catalog,
     write_built,
     write_catalog,
-    write_notes,
+    write_spout_states,
     write_state,
 )
 from penstock.core.schema import Schema
-from penstock.gateway import keep_rejected, moved_db, rejects_db, rejects_from, repeated_db, without_tails
-from penstock.mapreduce import Building, Writes, rows_db, view_dbs
+from penstock.gateway import keep_rejected, moved_lines_db, rejects_db, rejects_from, repeated_db, without_tails
+from penstock.mapreduce import HiddenGeneration, Writes, rows_db, view_dbs
 
 __all__ = [
     "complete_switches",
@@ -59,14 +59,16 @@ __all__ = [
 _FED = 64  # bytes that a change of the switch counts in the feed, which does not store it
 
 
-def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> tuple[Catalog, State]:
+def switched(
+    writer: Writer, catalog: Catalog, state: StateRow, feed: bool, partitioned: bool
+) -> tuple[Catalog, StateRow]:
     """Make every next generation the current one. Return the catalog and the state after the switch.
 
     `feed` tells if the store keeps a changes feed. One partition of several keeps the former entries for readers.
     """
     position, fed = state.position + 1, 0
-    entries: dict[str, Entry] = {}
-    former: list[Former] = list(catalog.former)
+    entries: dict[str, CatalogEntry] = {}
+    former: list[FormerGeneration] = list(catalog.former)
     trash = list(catalog.trash)
     held = dict(state.held_groups)
     for name, entry in catalog.entries.items():
@@ -75,12 +77,12 @@ def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partiti
             continue
         kept = rows_db(entry.number) if feed else None
         trash += [db for db in view_dbs(entry.number) if db != kept] if entry.number else []
-        former.append(Former(name, entry.number, entry.definition, position))
+        former.append(FormerGeneration(name, entry.number, entry.definition, position))
         fed += max(writer.count(rows_db(number)) for number in (entry.number, entry.next.number))
         held.pop(name, None)
         if entry.next.number:
-            entries[name] = Entry(entry.next.number, entry.next.definition)
-            held[name] = held.pop(Building.label(name), 0)
+            entries[name] = CatalogEntry(entry.next.number, entry.next.definition)
+            held[name] = held.pop(HiddenGeneration.label(name), 0)
     if not feed:
         former, fed = [], 0
     return (
@@ -91,7 +93,7 @@ def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partiti
             since=None,
             former=tuple(former),
             trash=tuple(dict.fromkeys(trash)),
-            unfinished=Unfinished(catalog.entries, state.held_groups, state.position) if partitioned else None,
+            unfinished=UnfinishedSwitch(catalog.entries, state.held_groups, state.position) if partitioned else None,
         ),
         msgspec.structs.replace(
             state,
@@ -104,7 +106,7 @@ def switched(writer: Writer, catalog: Catalog, state: State, feed: bool, partiti
     )
 
 
-def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, partitioned: bool) -> None:
+def switch_refill(writer: Writer, catalog: Catalog, state: StateRow, feed: bool, partitioned: bool) -> None:
     """Switch to the tables and views that a refill has filled. All other work of the refill is done."""
     refill = catalog.refill
     assert refill is not None, "it was begun"
@@ -117,7 +119,9 @@ def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, pa
     writes.write(writer)
     entries = dict(catalog.entries)
     for name in filling.keys() - refill.since.keys():
-        entries[name] = msgspec.structs.replace(entries[name], next=Next(filling[name], entries[name].definition))
+        entries[name] = msgspec.structs.replace(
+            entries[name], next=NextGeneration(filling[name], entries[name].definition)
+        )
     changed, after = switched(
         writer, msgspec.structs.replace(catalog, entries=entries, refill=None), state, feed, partitioned
     )
@@ -125,12 +129,12 @@ def switch_refill(writer: Writer, catalog: Catalog, state: State, feed: bool, pa
     for name in refill.since:
         trash += databases_of(catalog, name, entries[name].number)
         entries[name] = msgspec.structs.replace(entries[name], number=filling[name])
-    unfinished = Unfinished(catalog.entries, state.held_groups, state.position, state) if partitioned else None
+    unfinished = UnfinishedSwitch(catalog.entries, state.held_groups, state.position, state) if partitioned else None
     changed = msgspec.structs.replace(
         changed, entries=entries, trash=tuple(dict.fromkeys(trash)), unfinished=unfinished, last=catalog.highest()
     )
     write_catalog(writer, changed)
-    write_notes(writer, {source: Resume(*note) for source, note in ready.notes.items()})
+    write_spout_states(writer, {source: Resume(*note) for source, note in ready.notes.items()})
     after = msgspec.structs.replace(
         after,
         sources={**state.sources, **ready.sources},
@@ -155,7 +159,9 @@ def without_filling(catalog: Catalog, refill: Refill | None) -> Catalog:
 def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
     """Return the databases of the table or view with this number."""
     table = catalog.entries[name].definition["kind"] == "table"
-    return [log_db(number), index_db(number), moved_db(number), repeated_db(number)] if table else view_dbs(number)
+    return (
+        [log_db(number), index_db(number), moved_lines_db(number), repeated_db(number)] if table else view_dbs(number)
+    )
 
 
 def finished(catalog: Catalog) -> Catalog:
@@ -236,7 +242,7 @@ def _schema(row: bytes) -> Schema:
     return Schema(row, catalog_of(row, "memory"))
 
 
-def former_state(state: State, unfinished: Unfinished) -> State:
+def former_state(state: StateRow, unfinished: UnfinishedSwitch) -> StateRow:
     """Return the state that readers had before an unfinished switch."""
     if unfinished.state is not None:
         return unfinished.state

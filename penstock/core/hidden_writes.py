@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import Writer
-from penstock.core.catalog import State, added, write_state
+from penstock.core.catalog import StateRow, added, write_state
 from penstock.mapreduce import Writes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def hidden_transaction(core: Core, change: Callable[[Writer, Writes], None]) -> 
     core.state = state
 
 
-def write_hidden(core: Core, writer: Writer, writes: Writes) -> State:
+def write_hidden(core: Core, writer: Writer, writes: Writes) -> StateRow:
     """Write the changes of a hidden transaction. Return the state after it."""
     core.settle(writer, writes)
     writes.write(writer)

@@ -7,19 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.cache import DocLog, Limits, Reader, StoreDamaged
-from penstock.core.catalog import Catalog, State
-from penstock.gateway import TableNode, moved_db
-from penstock.mapreduce import Building, FunctionMapper, Spaces, ViewNode, held_db, resting_db, rows_db, told_db
+from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
+from penstock.core.catalog import Catalog, StateRow
+from penstock.gateway import TableNode, moved_lines_db
+from penstock.mapreduce import (
+    FunctionMapper,
+    HiddenGeneration,
+    Spaces,
+    ViewNode,
+    emissions_db,
+    held_db,
+    resting_db,
+    rows_db,
+)
 from penstock.views import App, FieldMap, Source, Table
 
-__all__ = ["Making", "drop_largest", "filling_nodes", "halting", "moves_noted"]
+__all__ = ["NodeMaker", "drop_largest", "filling_nodes", "halting", "moves_noted"]
 
 _log = logging.getLogger("penstock.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class NodeMaker:
     """A factory for nodes of tables and views with these numbers; `kinds` has the kinds of ts by table."""
 
     app: App
@@ -32,11 +41,13 @@ class Making:
     def table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
         """Make the node of a table, and those of all views on it, and add the views to `known`."""
         number = self.numbers[table.name]
-        log = DocLog(number, table.has_ts, self.slots, self.limits)
+        log = DocumentLog(number, table.has_ts, self.slots, self.limits)
         log.open(reader)
         spaces = Spaces()
         views = self._views_on(reader, table, spaces, known)
-        log.sides = [told_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [moved_db(number)]
+        log.sides = [emissions_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [
+            moved_lines_db(number)
+        ]
         node = TableNode(table, number, views, log, spaces, self.seed)
         node.ts_kind = self.kinds.get(table.name)
         return node
@@ -62,7 +73,7 @@ class Making:
 
 
 def filling_nodes(
-    catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], Making], app: App, reader: Reader
+    catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], NodeMaker], app: App, reader: Reader
 ) -> tuple[dict[str, TableNode], list[ViewNode]]:
     """Make the nodes of the tables that a refill has copied, and of their views, which readers can't see."""
     refill = catalog.refill
@@ -71,7 +82,7 @@ def filling_nodes(
     filler, views = making(refill.filling, refill.kinds), dict[str, ViewNode]()
     tables = {name: filler.table(reader, app.table_of(name), views) for name in refill.since}
     for view in views.values():
-        view.building = Building()
+        view.building = HiddenGeneration()
     return tables, list(views.values())
 
 
@@ -87,14 +98,14 @@ def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], bud
         tables[max(sizes, key=sizes.__getitem__)].forget()
 
 
-def moves_noted(catalog: Catalog, state: State, table: Table) -> bool:
+def moves_noted(catalog: Catalog, state: StateRow, table: Table) -> bool:
     """Return True if compaction must note the first numbers of copied lines, for quarantine or a refill."""
     kept = not table.has_ts and bool(state.kept.get(table.name))
     return kept or (catalog.refill is not None and table.name in catalog.refill.since)
 
 
 @contextmanager
-def halting(log: DocLog) -> Iterator[None]:
+def halting(log: DocumentLog) -> Iterator[None]:
     """Run a step of compaction. If damage of the table's index halts it, log that and go on."""
     try:
         yield

@@ -7,8 +7,8 @@ an earlier version has no identity. Its seed and its state are compared, and the
 from __future__ import annotations
 
 from penstock.cache import PenstockError, Reader
-from penstock.core.catalog import Catalog, Identity, read_catalog, read_state
-from penstock.mapreduce import Ranges
+from penstock.core.catalog import Catalog, PartitionIdentity, read_catalog, read_state
+from penstock.mapreduce import KeyRanges
 
 __all__ = ["ForeignPartition", "identity_of", "must_be_alone", "must_be_partition"]
 
@@ -31,13 +31,13 @@ class ForeignPartition(PenstockError):
         return f"{self.path}: {self.reason}; put the file of this partition back, or restore a copy of the whole store"
 
 
-def identity_of(ranges: Ranges, number: int) -> Identity:
+def identity_of(ranges: KeyRanges, number: int) -> PartitionIdentity:
     """Return the identity of a partition: its number and its range."""
     ends = (*ranges.starts[1:], _HASHES)
-    return Identity(number, ranges.starts[number], ends[number] - 1)
+    return PartitionIdentity(number, ranges.starts[number], ends[number] - 1)
 
 
-def must_be_partition(reader: Reader, path: str, ranges: Ranges, number: int) -> Catalog | None:
+def must_be_partition(reader: Reader, path: str, ranges: KeyRanges, number: int) -> Catalog | None:
     """Return the catalog of a partition, None if it is empty. ForeignPartition is raised for another file."""
     catalog = read_catalog(reader, path)
     if catalog is None:

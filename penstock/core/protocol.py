@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.cache import Reader, Writer
-from penstock.core.catalog import Built, State
-from penstock.mapreduce import Ranges, ViewNode, Watch, Writes
+from penstock.core.catalog import BuildState, StateRow
+from penstock.mapreduce import KeyRanges, ViewNode, Watch, Writes
 
 __all__ = ["Exchange", "Listener", "RefillRun", "ViewBuild"]
 
@@ -15,7 +15,7 @@ __all__ = ["Exchange", "Listener", "RefillRun", "ViewBuild"]
 class ViewBuild(Protocol):
     """Builds the views that changed, in steps between batches."""
 
-    built: Built
+    built: BuildState
     """The progress that the last step stored."""
     owed: int
     """Rows to process before others write again: as many came since the last step."""
@@ -39,10 +39,10 @@ class Exchange(Protocol):
 
     here: int
     """The number of this partition."""
-    ranges: Ranges
+    ranges: KeyRanges
     """The ranges of hashes that partitions own."""
 
-    def recall(self, reader: Reader, state: State) -> None:
+    def recall(self, reader: Reader, state: StateRow) -> None:
         """Read from the store all that memory keeps."""
         ...
 
@@ -50,7 +50,7 @@ class Exchange(Protocol):
         """Make these the views that fold contributions."""
         ...
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: StateRow) -> None:
         """Prepare to announce the last batch to other partitions, after a writer opened this one."""
         ...
 
@@ -58,7 +58,7 @@ class Exchange(Protocol):
         """Fold the contributions that a transaction gathered."""
         ...
 
-    def save(self, writer: Writer, writes: Writes, state: State) -> State:
+    def save(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Save the productions of a transaction for other partitions, and return the state after it."""
         ...
 

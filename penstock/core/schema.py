@@ -23,13 +23,13 @@ from penstock.views import App, Coded, NotBuilt, Table, View, app_from, differen
 __all__ = [
     "Described",
     "Schema",
-    "TableShown",
+    "TableSchema",
     "built_of",
     "described",
     "described_view",
     "is_built",
+    "parent_views",
     "percent_built",
-    "told_by_rows",
 ]
 
 Described = dict[str, Any]
@@ -37,7 +37,7 @@ Described = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TableShown:
+class TableSchema:
     """A table as it is read."""
 
     table: Table
@@ -57,7 +57,7 @@ class Schema:
         defined = {} if app is None else {view.name: view for view in app.views()}
         self.app = app = _app_in(row)
         entries = catalog.entries
-        self.tables = {t.name: TableShown(t, entries[t.name].number, catalog.seed) for t in app.tables()}
+        self.tables = {t.name: TableSchema(t, entries[t.name].number, catalog.seed) for t in app.tables()}
         self.views: dict[str, ViewNode] = {}
         for view in app.views():
             entry = entries[view.name]
@@ -68,7 +68,7 @@ class Schema:
             self.views[view.name] = node
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
 
-    def table(self, name: str) -> TableShown:
+    def table(self, name: str) -> TableSchema:
         """Return the table of this name. Raise UnknownName if there is none."""
         found = self.tables.get(name)
         if found is None:
@@ -158,7 +158,7 @@ def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
     for table, (first, since) in (catalog.since or {}).items():
         total += since - first
         done += built.documents.get(table, first) - first
-    for source in told_by_rows(catalog):
+    for source in parent_views(catalog):
         rows = reader.count(rows_db(catalog.entries[source].number))
         until, told = built.rows.get(source, (b"", 0))
         total += rows
@@ -171,10 +171,10 @@ def is_built(reader: Reader, catalog: Catalog) -> bool:
     built = read_built(reader)
     return all(
         built.documents.get(name, first) >= since for name, (first, since) in (catalog.since or {}).items()
-    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in told_by_rows(catalog)))
+    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in parent_views(catalog)))
 
 
-def told_by_rows(catalog: Catalog) -> list[str]:
+def parent_views(catalog: Catalog) -> list[str]:
     """Return the views from whose rows others are built; they are not being built themselves."""
     sources = [e.next.definition["source"] for e in catalog.entries.values() if e.next is not None and e.next.number]
     entries = catalog.entries

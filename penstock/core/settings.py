@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from penstock.cache import PRIVATE, DefinitionError, Limits, shown_key
+from penstock.cache import PRIVATE, DefinitionError, Limits, key_text
 from penstock.core.feed_log import CHANGES
 
 __all__ = ["Scrubbing", "Settings"]
@@ -26,7 +26,7 @@ class Scrubbing:
         for name in ("every", "rate"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise DefinitionError(f"{name}= of a scrub is {shown_key(value)}; write a number above 0")
+                raise DefinitionError(f"{name}= of a scrub is {key_text(value)}; write a number above 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,44 +26,44 @@ from penstock.cache import (
     make_private,
     sync_folder,
 )
-from penstock.mapreduce import Ranges
+from penstock.mapreduce import KeyRanges
 
 FORMAT = 1
 NAME = "partitions"
 _READABLE = "give this user the right to read the store's folder"
 
 
-class Part(msgspec.Struct, frozen=True):
+class PartitionFolder(msgspec.Struct, frozen=True):
     """One partition: its folder within the store's, and the first hash that it owns, as 16 hexadecimal digits."""
 
     folder: str
     start: str
 
 
-class Layout(msgspec.Struct, frozen=True):
+class StoreLayout(msgspec.Struct, frozen=True):
     """The partitions of a store, in the order of their hashes, and the seed of these hashes."""
 
     format: int
     app: str
     seed: int
-    parts: tuple[Part, ...]
+    parts: tuple[PartitionFolder, ...]
 
-    def ranges(self) -> Ranges:
+    def ranges(self) -> KeyRanges:
         """Return the ranges, which assign keys to partitions."""
-        return Ranges([int(part.start, 16) for part in self.parts], self.seed)
+        return KeyRanges([int(part.start, 16) for part in self.parts], self.seed)
 
     def folders(self, path: str) -> list[str]:
         """Return the folder of each partition."""
         return [os.path.join(path, part.folder) for part in self.parts]
 
 
-def layout_of(app: str, seed: int, starts: tuple[int, ...], turn: int) -> Layout:
+def layout_of(app: str, seed: int, starts: tuple[int, ...], turn: int) -> StoreLayout:
     """Make a layout with these first hashes; `turn` counts the repartitions of the store."""
-    parts = tuple(Part(f"{turn}-{i}", f"{start:016x}") for i, start in enumerate(starts))
-    return Layout(FORMAT, app, seed, parts)
+    parts = tuple(PartitionFolder(f"{turn}-{i}", f"{start:016x}") for i, start in enumerate(starts))
+    return StoreLayout(FORMAT, app, seed, parts)
 
 
-def read_layout(path: str) -> Layout | None:
+def read_layout(path: str) -> StoreLayout | None:
     """Read the layout of the store at a path; None if it has one partition or does not exist."""
     try:
         with open(os.path.join(path, NAME), "rb") as file:
@@ -73,7 +73,7 @@ def read_layout(path: str) -> Layout | None:
     except OSError as error:
         raise _unreadable(os.path.join(path, NAME), error) from error
     try:
-        layout = msgspec.json.decode(data, type=Layout)
+        layout = msgspec.json.decode(data, type=StoreLayout)
     except msgspec.ValidationError as error:
         raise StoreFormat(path, "unknown", FORMAT) from error
     except msgspec.DecodeError as error:
@@ -83,7 +83,7 @@ def read_layout(path: str) -> Layout | None:
     return layout
 
 
-def write_layout(path: str, layout: Layout, mode: int = PRIVATE) -> None:
+def write_layout(path: str, layout: StoreLayout, mode: int = PRIVATE) -> None:
     """Write the layout: durable on return. A replaced layout keeps its permissions."""
     make_private(path, mode)
     name = os.path.join(path, NAME)

@@ -31,7 +31,7 @@ from penstock.engine.calls.protocol import EngineStore
 from penstock.engine.calls.repair_calls import RepairCalls
 from penstock.engine.group_commit import Committer, Ticket
 from penstock.partitions import Copied
-from penstock.remote import Holder
+from penstock.remote import Server
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Change, Changes, Counts, Position
 
@@ -58,9 +58,9 @@ class Engine(RepairCalls, DefinitionCalls):
         if grouped:
             self.begin_group()
         path = self._state.path
-        self._holder: Holder | None = None
+        self._holder: Server | None = None
         if sock is not None and path is not None:
-            self._holder = Holder(self, self._state.app.name, sock, path, store.operations)
+            self._holder = Server(self, self._state.app.name, sock, path, store.operations)
 
     def __enter__(self) -> Self:
         return self

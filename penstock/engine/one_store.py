@@ -10,18 +10,18 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from penstock.cache import BatchRejected, Owner, Tell
+from penstock.cache import BatchRejected, Tell, WriterLock
 from penstock.core import (
     Batch,
     Compacted,
     Consistency,
     Core,
+    FairLock,
     OpenState,
     Resume,
     Scrubbing,
     ScrubResult,
     Snapshot,
-    Turns,
     batches_of,
     check_fence,
     compact,
@@ -33,7 +33,7 @@ from penstock.core import (
     must_be_known,
     rejects_in,
 )
-from penstock.engine.calls.envelopes import ingested, reposts_of, wired
+from penstock.engine.calls.envelopes import envelopes_of, ingested, reposts_of
 from penstock.engine.calls.protocol import Repost
 from penstock.engine.calls.store_building import StoreBuilding
 from penstock.engine.calls.store_refill import StoreRefill
@@ -42,7 +42,7 @@ from penstock.engine.store_status import status_of
 from penstock.generations import Refilled
 from penstock.mapreduce import Writes
 from penstock.partitions import ALL_OPERATIONS, Copied, copy_of
-from penstock.recovery import OneSite, Releasing, Repair
+from penstock.recovery import OneSite, OneStoreRetries, Restatement
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import Changes, Counts, Position, Progress
@@ -53,7 +53,7 @@ __all__ = ["OneStore"]
 class OneStore:
     """An open store of one core; `owner` is its folder's lock, which closes with it."""
 
-    def __init__(self, core: Core, path: str | None, owner: Owner | None, readonly: bool) -> None:
+    def __init__(self, core: Core, path: str | None, owner: WriterLock | None, readonly: bool) -> None:
         self.core = core
         self.state = OpenState(core.app, path, readonly)
         self.building = StoreBuilding(core, self.state)
@@ -70,7 +70,7 @@ class OneStore:
         return ALL_OPERATIONS
 
     @property
-    def lock(self) -> Turns:
+    def lock(self) -> FairLock:
         """The lock before its writer."""
         return self.state.lock
 
@@ -143,7 +143,7 @@ class OneStore:
     def _load(self, table: str, batch: SpoutBatch, part: Batch, repost: Repost) -> Counts:
         if not batch.envelope:
             return self._load_tables(batch, {table: [part]}, part.size)
-        found = wired(self.core.app, table, part)
+        found = envelopes_of(self.core.app, table, part)
         if found.values and batch.start == self.core.state.sources.get(batch.source or "", batch.start):
             repost(found.values)
         size = part.size
@@ -223,14 +223,14 @@ class OneStore:
         """Make the site of one repair."""
         return OneSite(self.core, self.state.lock, self.state.path)
 
-    def releases(self, progress: Progress | None) -> Releasing:
+    def releases(self, progress: Progress | None) -> OneStoreRetries:
         """Make one retry or drop of quarantined entries."""
-        return Releasing(self.core, self.state.lock, self._remake, progress)
+        return OneStoreRetries(self.core, self.state.lock, self._remake, progress)
 
     def _remake(self, view: str, groups: Sequence[bytes]) -> None:
         """Make these groups of a view from their contributions anew."""
         with self.state.repairing:
-            Repair(self.site(), None).view(view, groups)
+            Restatement(self.site(), None).view(view, groups)
 
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Free the space of old versions, while others write."""

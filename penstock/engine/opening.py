@@ -12,13 +12,13 @@ from penstock.cache import (
     DefinitionError,
     Limits,
     MemoryStore,
-    Owner,
     Store,
     StoreMissing,
+    WriterLock,
     checked,
+    key_text,
     naming,
     open_lmdb,
-    shown_key,
 )
 from penstock.core import (
     CHANGES,
@@ -26,15 +26,15 @@ from penstock.core import (
     Scrubbing,
     Settings,
     WrongPartitions,
+    database_labels,
     must_be_alone,
-    places_of,
     read_catalog,
     read_layout,
 )
 from penstock.engine.engine import Engine
 from penstock.engine.one_store import OneStore
-from penstock.engine.partitioned_opening import open_parted, read_parted
-from penstock.generations import MEMORY, Migrate, build_few, core_on
+from penstock.engine.partitioned_opening import open_partitions, read_parted
+from penstock.generations import MEMORY, Migrate, build_small_change, core_on
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App
 
@@ -91,7 +91,8 @@ def open_engine(
         if readonly:
             raise DefinitionError("a store in memory has no other process to read it; open it without readonly=True")
         if partitions is not None:
-            return open_parted(app, None, partitions, False, settings, migrate=migrate, grouped=durability == "group")
+            grouped = durability == "group"
+            return open_partitions(app, None, partitions, False, settings, migrate=migrate, grouped=grouped)
         return _writer(app, MemoryStore(), None, None, durability, settings, None, migrate)
     where = os.fspath(path)
     layout = read_layout(where)
@@ -99,8 +100,8 @@ def open_engine(
         return _to_read(app, where, settings, partitions)
     if layout is not None or (partitions is not None and partitions != 1):
         grouped = durability == "group"
-        return open_parted(app, where, partitions, processes, settings, listen, migrate=migrate, grouped=grouped)
-    owner = Owner(where, mode)
+        return open_partitions(app, where, partitions, processes, settings, listen, migrate=migrate, grouped=grouped)
+    owner = WriterLock(where, mode)
     sock: socket.socket | None = None
     try:
         # Whoever is refused as a second writer finds the socket from the first moment, and waits until it is answered.
@@ -117,14 +118,14 @@ def _check_options(
     app: object, migrate: object, durability: object, mode: object, limits: object, scrub: object
 ) -> None:
     if not isinstance(app, App):
-        raise DefinitionError(f"ps.open() got {shown_key(app)} where the app goes; write ps.open(app, 'state')")
+        raise DefinitionError(f"ps.open() got {key_text(app)} where the app goes; write ps.open(app, 'state')")
     if not isinstance(migrate, str) or migrate not in ("auto", "refuse"):
-        raise DefinitionError(f"migrate= is {shown_key(migrate)}; write 'auto' or 'refuse'")
+        raise DefinitionError(f"migrate= is {key_text(migrate)}; write 'auto' or 'refuse'")
     if not isinstance(durability, str) or durability not in ("sync", "group"):
-        raise DefinitionError(f"durability= is {shown_key(durability)}; write 'sync' or 'group'")
+        raise DefinitionError(f"durability= is {key_text(durability)}; write 'sync' or 'group'")
     if isinstance(mode, bool) or not isinstance(mode, int) or mode & ~0o777 or mode & 0o700 != 0o700:
         advice = "write permissions that include those of this user, such as 0o750"
-        raise DefinitionError(f"mode= is {shown_key(mode)}; {advice}")
+        raise DefinitionError(f"mode= is {key_text(mode)}; {advice}")
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentKind("limits", limits, "give penstock.cache.Limits, or leave it out")
     if scrub is not None and not isinstance(scrub, Scrubbing):
@@ -135,7 +136,7 @@ def _writer(
     app: App,
     store: Store,
     path: str | None,
-    owner: Owner | None,
+    owner: WriterLock | None,
     durability: str,
     settings: Settings,
     sock: socket.socket | None,
@@ -143,7 +144,7 @@ def _writer(
 ) -> Engine:
     core = core_on(app, store, path or "memory", settings, None, migrate)
     try:
-        build_few(core)
+        build_small_change(core)
         opened = OneStore(core, path, owner, readonly=False)
         engine = Engine(opened, durability == "group", sock)
     except BaseException:
@@ -172,7 +173,7 @@ def _to_read(app: App, path: str, settings: Settings, partitions: int | None) ->
 def _reader(app: App, path: str, settings: Settings) -> Engine:
     store = open_lmdb(path, readonly=True)
     try:
-        with store.read() as reader, naming(lambda: places_of(None)):
+        with store.read() as reader, naming(lambda: database_labels(None)):
             catalog = read_catalog(reader, path)
             if catalog is None:
                 raise StoreMissing(path)

@@ -14,33 +14,33 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from penstock.cache import Owner, PenstockError, open_lmdb, pack
+from penstock.cache import PenstockError, WriterLock, open_lmdb, pack
 from penstock.engine.engine import Engine
 from penstock.engine.one_store import OneStore
 from penstock.engine.store_opening import open_partition
-from penstock.mapreduce import Ranges
-from penstock.partitions import Courier, Member, Parting, StartMessage, read_message
-from penstock.recovery import Early
+from penstock.mapreduce import KeyRanges
+from penstock.partitions import DeliveryThread, Member, PartitionExchange, StartMessage, read_message
+from penstock.recovery import EarlySet
 from penstock.remote import BEAT, error_data, take_socket
 
 
 def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
     """Be this partition until the input ends."""
-    parting = Parting(message.here, Ranges(message.starts, message.seed))
+    parting = PartitionExchange(message.here, KeyRanges(message.starts, message.seed))
     with _signs(say):
         engine, store = _opened(message, parting)
     member = Member(store)
-    couriers = [Courier(member, other, message.folders[other], message.patience) for other in member.others]
+    couriers = [DeliveryThread(member, other, message.folders[other], message.patience) for other in member.others]
 
     def wake() -> None:
         for courier in couriers:
             courier.wake()
 
     parting.wake = wake
-    member.tells(_Telling({courier.other: courier for courier in couriers}, message.deadline))
+    member.sends_early(_EarlyDelivery({courier.other: courier for courier in couriers}, message.deadline))
     try:
         store.begin_scrubbing(message.settings.scrub)
-        _say(say, {"ready": os.getpid()})
+        _answer(say, {"ready": os.getpid()})
         while until.read(1):
             pass
     finally:
@@ -49,16 +49,16 @@ def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
         engine.close()
 
 
-class _Telling:
+class _EarlyDelivery:
     """Tells others early, and waits for them; for those that need not be waited for so many seconds at most."""
 
-    def __init__(self, couriers: Mapping[int, Courier], deadline: float) -> None:
-        self._couriers = couriers
+    def __init__(self, couriers: Mapping[int, DeliveryThread], deadline: float) -> None:
+        self._delivery_threads = couriers
         self._deadline = deadline
 
-    def __call__(self, early: Mapping[int, Early]) -> set[int]:
+    def __call__(self, early: Mapping[int, EarlySet]) -> set[int]:
         """Who has it."""
-        told = {other: self._couriers[other].tell(one) for other, one in early.items()}
+        told = {other: self._delivery_threads[other].tell(one) for other, one in early.items()}
         until = time.monotonic() + self._deadline
         for one in told.values():
             one.over.wait(None if one.early.waits else max(0.0, until - time.monotonic()))
@@ -68,13 +68,15 @@ class _Telling:
         return there
 
 
-def _opened(message: StartMessage, parting: Parting) -> tuple[Engine, OneStore]:
+def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, OneStore]:
     path = message.folders[message.here]
-    owner = Owner(path, message.settings.mode)
+    owner = WriterLock(path, message.settings.mode)
     try:
         sock = take_socket(path)
         opened = open_lmdb(path, mode=message.settings.mode)
-        store = open_partition(message.app.app(), opened, parting, path, owner, message.settings, message.concert)
+        store = open_partition(
+            message.app.app(), opened, parting, path, owner, message.settings, message.generation_numbers
+        )
         return Engine(store, sock=sock), store
     except BaseException:
         owner.close()
@@ -88,10 +90,10 @@ def _signs(say: IO[bytes]) -> Iterator[None]:
 
     def beat() -> None:
         while not done.wait(BEAT):
-            _say(say, {"beat": True})
+            _answer(say, {"beat": True})
 
     beating = threading.Thread(target=beat, name="penstock-opening", daemon=True)
-    _say(say, {"beat": True})
+    _answer(say, {"beat": True})
     beating.start()
     try:
         yield
@@ -100,7 +102,7 @@ def _signs(say: IO[bytes]) -> Iterator[None]:
         beating.join()
 
 
-def _say(file: IO[bytes], what: object) -> None:
+def _answer(file: IO[bytes], what: object) -> None:
     data = pack(what)
     with suppress(BrokenPipeError):  # nobody is there any more, and the input ends too
         file.write(len(data).to_bytes(4, "big") + data)
@@ -116,6 +118,6 @@ def main() -> int:
     except EOFError:
         return 1  # who begins it was killed before it said what this is
     except PenstockError as error:
-        _say(say, {"failed": error_data(error)})
+        _answer(say, {"failed": error_data(error)})
         return 1
     return 0

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from penstock.cache import DefinitionError, MemoryStore, Owner, Store, open_lmdb, shown_key
+from penstock.cache import DefinitionError, MemoryStore, Store, WriterLock, key_text, open_lmdb
 from penstock.core import (
-    Layout,
     Settings,
+    StoreLayout,
     WrongPartitions,
     complete_switches,
     is_ready,
@@ -33,23 +33,23 @@ from penstock.engine.engine import Engine
 from penstock.engine.partitioned_reading import cores_of
 from penstock.engine.partitioned_store import PartitionedStore
 from penstock.engine.store_opening import open_partition
-from penstock.generations import Concert, Migrate, concerted
+from penstock.generations import GenerationNumbers, Migrate, agree_numbers
 from penstock.mapreduce import even_starts
 from penstock.partitions import (
     Member,
-    Parting,
+    PartitionExchange,
     PartitionProcess,
     StartMessage,
-    carried,
     catalogs_of,
+    delivered_productions,
     evict,
     join,
-    shipped,
+    transferred,
 )
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App, Changed
 
-__all__ = ["open_parted", "read_parted"]
+__all__ = ["open_partitions", "read_parted"]
 
 _MOST = 256
 PATIENCE = 5.0
@@ -59,7 +59,7 @@ DEADLINE = 1.0
 _LOOK = 1.0  # seconds between two looks at whether partitions work
 
 
-def open_parted(
+def open_partitions(
     app: App,
     path: str | None,
     partitions: int | None,
@@ -76,11 +76,11 @@ def open_parted(
     `grouped` puts give tickets.
     """
     if partitions is not None and not 1 <= partitions <= _MOST:
-        raise DefinitionError(f"partitions= is {shown_key(partitions)}; write a number from 1 to {_MOST}")
+        raise DefinitionError(f"partitions= is {key_text(partitions)}; write a number from 1 to {_MOST}")
     if path is None:
         layout = layout_of(app.name, secrets.randbits(63), even_starts(partitions or 1), 0)
-        return Engine(_here(app, layout, None, None, settings, migrate), grouped)
-    owner = Owner(path, settings.mode)
+        return Engine(_local_partitions(app, layout, None, None, settings, migrate), grouped)
+    owner = WriterLock(path, settings.mode)
     sock: socket.socket | None = None
     try:
         sock = take_socket(path) if listen else None
@@ -88,9 +88,9 @@ def open_parted(
         for folder in layout.folders(path):
             evict(folder, settings.mode)
         if processes:
-            store = _away(app, layout, path, owner, settings, patience, migrate)
+            store = _partition_processes(app, layout, path, owner, settings, patience, migrate)
         else:
-            store = _here(app, layout, path, owner, settings, migrate)
+            store = _local_partitions(app, layout, path, owner, settings, migrate)
         engine = Engine(store, grouped, sock)
     except BaseException:
         if sock is not None:
@@ -105,13 +105,13 @@ def open_parted(
     return engine
 
 
-def read_parted(app: App, path: str, layout: Layout, settings: Settings) -> Engine:
+def read_parted(app: App, path: str, layout: StoreLayout, settings: Settings) -> Engine:
     """Open the partitions of a store to read them."""
     cores = cores_of(app, path, layout, settings)
     return Engine(PartitionedStore(app, layout, cores, (), None, path, None, readonly=True))
 
 
-def _layout(app: App, path: str, partitions: int | None, mode: int) -> Layout:
+def _layout(app: App, path: str, partitions: int | None, mode: int) -> StoreLayout:
     known = read_layout(path)
     if known is None:
         if is_store(path):
@@ -123,34 +123,36 @@ def _layout(app: App, path: str, partitions: int | None, mode: int) -> Layout:
     return known
 
 
-def _here(
+def _local_partitions(
     app: App,
-    layout: Layout,
+    layout: StoreLayout,
     path: str | None,
-    owner: Owner | None,
+    owner: WriterLock | None,
     settings: Settings,
     migrate: Migrate,
 ) -> PartitionedStore:
     """All partitions in this process, one after the other in the thread of who calls."""
     members: list[Member] = []
     own = settings.share(len(layout.parts))
-    concert, changed = _concerted(app, layout, path, migrate, settings)
+    concert, changed = _agreed_numbers(app, layout, path, migrate, settings)
     try:
         for here in range(len(layout.parts)):
             folder = None if path is None else layout.folders(path)[here]
-            members.append(_member(app, folder, Parting(here, layout.ranges()), own, concert))
+            members.append(_member(app, folder, PartitionExchange(here, layout.ranges()), own, concert))
     except BaseException:
         for member in members:
             member.close()
         raise
     join(members)
     cores = [member.core for member in members]
-    return PartitionedStore(app, layout, cores, members, lambda: carried(members), path, owner, changed)
+    return PartitionedStore(app, layout, cores, members, lambda: delivered_productions(members), path, owner, changed)
 
 
-def _member(app: App, folder: str | None, parting: Parting, settings: Settings, concert: Concert) -> Member:
+def _member(
+    app: App, folder: str | None, parting: PartitionExchange, settings: Settings, concert: GenerationNumbers
+) -> Member:
     """A partition in this process; where that fails nothing of it stays open."""
-    held = None if folder is None else Owner(folder, settings.mode)
+    held = None if folder is None else WriterLock(folder, settings.mode)
     try:
         store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
         partition = open_partition(app, store, parting, folder, held, settings, concert)
@@ -162,18 +164,18 @@ def _member(app: App, folder: str | None, parting: Parting, settings: Settings, 
     return Member(partition)
 
 
-def _away(
+def _partition_processes(
     app: App,
-    layout: Layout,
+    layout: StoreLayout,
     path: str,
-    owner: Owner,
+    owner: WriterLock,
     settings: Settings,
     patience: float,
     migrate: Migrate,
 ) -> PartitionedStore:
     """A process for each partition."""
-    concert, changed = _concerted(app, layout, path, migrate, settings)
-    sent, folders = shipped(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
+    concert, changed = _agreed_numbers(app, layout, path, migrate, settings)
+    sent, folders = transferred(app), tuple(os.path.abspath(folder) for folder in layout.folders(path))
     message = StartMessage(
         sent,
         folders,
@@ -197,13 +199,13 @@ def _away(
         for seat in seats:
             seat.close()
         raise
-    _Watch(seats)
+    _PartitionWatch(seats)
     return store
 
 
-def _concerted(
-    app: App, layout: Layout, path: str | None, migrate: Migrate, settings: Settings
-) -> tuple[Concert, tuple[Changed, ...]]:
+def _agreed_numbers(
+    app: App, layout: StoreLayout, path: str | None, migrate: Migrate, settings: Settings
+) -> tuple[GenerationNumbers, tuple[Changed, ...]]:
     """Find out which views all partitions begin to build, and which are built."""
     folders = [] if path is None else layout.folders(path)
     ranges = layout.ranges()
@@ -211,7 +213,7 @@ def _concerted(
     if any(own is not None and (own.unfinished is not None or is_ready(own)) for own in known):
         _complete_switches(folders, settings.changes > 0)
         known = catalogs_of(folders, ranges)
-    return concerted(app, known, migrate == "refuse")
+    return agree_numbers(app, known, migrate == "refuse")
 
 
 def _complete_switches(folders: Sequence[str], feed: bool) -> None:
@@ -219,23 +221,23 @@ def _complete_switches(folders: Sequence[str], feed: bool) -> None:
     with ExitStack() as stack:
         stores = list[Store]()
         for folder in folders:
-            stack.enter_context(Owner(folder))
+            stack.enter_context(WriterLock(folder))
             stores.append(open_lmdb(folder))
             stack.callback(stores[-1].close)
         complete_switches(stores, feed)
 
 
-class _Watch(threading.Thread):
+class _PartitionWatch(threading.Thread):
     """Looks after partitions, until all of them are closed."""
 
     def __init__(self, seats: Sequence[PartitionProcess]) -> None:
         super().__init__(name="penstock-watch", daemon=True)
-        self._seats = seats
+        self._handles = seats
         self.start()
 
     def run(self) -> None:
         """Look, again and again."""
-        while not all(seat.closed for seat in self._seats):
-            for seat in self._seats:
+        while not all(seat.closed for seat in self._handles):
+            for seat in self._handles:
                 seat.look()
             time.sleep(_LOOK)

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.core import Core, Layout, OpenState, Settings, Snapshot, must_be_partition, places_of
+from penstock.core import Core, OpenState, Settings, Snapshot, StoreLayout, database_labels, must_be_partition
 from penstock.engine.partitioned_status import status_of_all
-from penstock.mapreduce import Ranges
-from penstock.partitions import SpannedSnapshot, Switching, follow_all, settled
+from penstock.mapreduce import KeyRanges
+from penstock.partitions import PartitionedSnapshot, Switching, follow_all, snapshots_at_rest
 from penstock.views import App, Changes, Position
 
 __all__ = ["PartitionedReading", "cores_of"]
@@ -32,21 +32,21 @@ class PartitionedReading:
     looks = 100
     """How often a snapshot is tried again while partitions switch to other views."""
 
-    def __init__(self, cores: list[Core], layout: Layout, state: OpenState) -> None:
+    def __init__(self, cores: list[Core], layout: StoreLayout, state: OpenState) -> None:
         self.cores = cores
         self.layout = layout
         self.ranges = layout.ranges()
         self._state = state
 
-    def snapshot(self) -> SpannedSnapshot:
+    def snapshot(self) -> PartitionedSnapshot:
         """Make a snapshot of each partition, as of a commit of its own."""
         self._state.must_be_open()
         for _ in range(self.looks):
             try:
-                return SpannedSnapshot(self.cores, self.ranges)
+                return PartitionedSnapshot(self.cores, self.ranges)
             except Switching:
                 time.sleep(_AGAIN)  # partitions switch one right after the other
-        return SpannedSnapshot(self.cores, self.ranges)
+        return PartitionedSnapshot(self.cores, self.ranges)
 
     def settled(self) -> Snapshot:
         """Make a snapshot in which nothing is in flight. A reader can't hold the partitions, so it looks again.
@@ -58,7 +58,7 @@ class PartitionedReading:
             snap = self.snapshot()
             with self.snapshot() as again:
                 same = [part.state for part in again.parts] == [part.state for part in snap.parts]
-            if same and settled(snap.parts):
+            if same and snapshots_at_rest(snap.parts):
                 return snap
             snap.close()
             time.sleep(_AGAIN)
@@ -94,7 +94,7 @@ class PartitionedReading:
             core.close()
 
 
-def cores_of(app: App, path: str, layout: Layout, settings: Settings) -> list[Core]:
+def cores_of(app: App, path: str, layout: StoreLayout, settings: Settings) -> list[Core]:
     """The partitions of the store at a path, opened to be read; where one can't be, none stays open."""
     cores: list[Core] = []
     try:
@@ -107,10 +107,10 @@ def cores_of(app: App, path: str, layout: Layout, settings: Settings) -> list[Co
     return cores
 
 
-def _core(app: App, folder: str, settings: Settings, ranges: Ranges, number: int) -> Core:
+def _core(app: App, folder: str, settings: Settings, ranges: KeyRanges, number: int) -> Core:
     store = open_lmdb(folder, readonly=True)
     try:
-        with store.read() as reader, naming(lambda: places_of(None)):
+        with store.read() as reader, naming(lambda: database_labels(None)):
             if must_be_partition(reader, folder, ranges, number) is None:
                 raise StoreMissing(folder)
         return Core(app, store, settings, folder, readonly=True)

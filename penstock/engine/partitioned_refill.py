@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.cache import PenstockError, StoreMissing, Tell, open_lmdb
-from penstock.core import Layout, is_store, read_catalog, read_layout
+from penstock.core import StoreLayout, is_store, read_catalog, read_layout
 from penstock.engine.calls.store_refill import REST
 from penstock.engine.partitioned_writing import PartitionedWriting
 from penstock.generations import Progressed, Refilled, not_meant
@@ -34,7 +34,7 @@ class RefilledStore(ServedStore, Protocol):
     """A store of several partitions, as a refill of its tables needs it."""
 
     building: PartitionedBuilding
-    layout: Layout
+    layout: StoreLayout
     seats: list[PartitionHandle]
     writing: PartitionedWriting
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.core import Layout, OpenState
+from penstock.core import OpenState, StoreLayout
 from penstock.engine.store_status import SHOWN, status_of
-from penstock.partitions import SpannedSnapshot
+from penstock.partitions import PartitionedSnapshot
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -24,7 +24,7 @@ _SIZES = ("bytes", "used", "map_size")
 
 
 def status_of_all(
-    cores: Sequence[Core], snap: SpannedSnapshot, state: OpenState, layout: Layout, trouble: str | None
+    cores: Sequence[Core], snap: PartitionedSnapshot, state: OpenState, layout: StoreLayout, trouble: str | None
 ) -> Status:
     """Tables, views, position, sources and sizes of a snapshot, and a line of each partition."""
     path, readonly = state.path, state.readonly
@@ -72,7 +72,7 @@ def _table(parts: Sequence[Status]) -> Status:
     return {**_sums(parts, _TABLE), "log": _sums([part["log"] for part in parts], _LOG)}
 
 
-def _view(snap: SpannedSnapshot, name: str, parts: Sequence[Status]) -> Status:
+def _view(snap: PartitionedSnapshot, name: str, parts: Sequence[Status]) -> Status:
     return {
         "source": parts[0]["source"],
         **_sums(parts, _VIEW),

@@ -10,18 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
-from penstock.cache import Owner, PenstockError, Tell
+from penstock.cache import PenstockError, Tell, WriterLock
 from penstock.core import (
     Batch,
     Compacted,
     Consistency,
     Core,
-    Layout,
     OpenState,
     Resume,
     Scrubbing,
     ScrubResult,
     Snapshot,
+    StoreLayout,
     must_be_known,
 )
 from penstock.engine.calls.protocol import Repost
@@ -32,9 +32,9 @@ from penstock.generations import Refilled
 from penstock.partitions import (
     REFUSED,
     Copied,
-    PartedReleasing,
-    PartedSite,
     PartitionedBuilding,
+    PartitionedRetries,
+    PartitionedSite,
     PartitionHandle,
     at_rest,
     copy_any,
@@ -66,12 +66,12 @@ class PartitionedStore:
     def __init__(
         self,
         app: App,
-        layout: Layout,
+        layout: StoreLayout,
         cores: list[Core],
         seats: Sequence[PartitionHandle],
         carry: Callable[[], None] | None,
         path: str | None,
-        owner: Owner | None,
+        owner: WriterLock | None,
         changed: Sequence[Changed] = (),
         readonly: bool = False,
     ) -> None:
@@ -241,15 +241,15 @@ class PartitionedStore:
                 pass  # so that there is little on its way
         return copy_any(path, folder, progress)
 
-    def releases(self, progress: Progress | None) -> PartedReleasing:
+    def releases(self, progress: Progress | None) -> PartitionedRetries:
         """Make one retry or drop of quarantined entries."""
         self.building.finish_switch_first()
-        return PartedReleasing(self.site(), self.seats, self.writing.learn, progress)
+        return PartitionedRetries(self.site(), self.seats, self.writing.learn, progress)
 
-    def site(self) -> PartedSite:
+    def site(self) -> PartitionedSite:
         """Make the site of one repair."""
         folders = None if self.state.path is None else self.layout.folders(self.state.path)
-        return PartedSite(self.state.app, self, self.seats, self.ranges, folders, self._pool is not None)
+        return PartitionedSite(self.state.app, self, self.seats, self.ranges, folders, self._pool is not None)
 
     def naming(self) -> AbstractContextManager[None]:
         """Name damage that is found within by views, tables and keys."""

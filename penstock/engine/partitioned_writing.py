@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from penstock.cache import BatchRejected
 from penstock.core import Batch, Resume, batches_of, delivered
-from penstock.engine.calls.envelopes import ingested, reposts_of, wired
+from penstock.engine.calls.envelopes import envelopes_of, ingested, reposts_of
 from penstock.engine.calls.protocol import Repost
-from penstock.mapreduce import Ranges
+from penstock.mapreduce import KeyRanges
 from penstock.partitions import (
     PartitionedBuilding,
     PartitionHandle,
@@ -26,7 +26,7 @@ from penstock.partitions import (
     Router,
     SavedBatches,
     ServedStore,
-    Stands,
+    SourcePositions,
     Tables,
     after,
 )
@@ -45,18 +45,18 @@ class PartitionedWriting:
         self,
         store: ServedStore,
         seats: Sequence[PartitionHandle],
-        ranges: Ranges,
+        ranges: KeyRanges,
         building: PartitionedBuilding,
         pool: ThreadPoolExecutor | None,
     ) -> None:
         self._store = store
         self._state = store.state
-        self._seats = seats
+        self._handles = seats
         self._building = building
         self._router = Router(self._state.app, ranges)
         self._pool = pool
         standing = [seat.standing() for seat in seats]
-        self.stands = Stands(seats, [own.sources for own in standing], building.finish_switch_first)
+        self.stands = SourcePositions(seats, [own.sources for own in standing], building.finish_switch_first)
         self.learn()
         self._number = max((own.batch for own in standing), default=0)  # of the last batch
         self.saved = SavedBatches(seats, standing, store.push)
@@ -102,7 +102,7 @@ class PartitionedWriting:
         part = delivered(batch, self._state.app.table_of(table))
         tables, reposts = {table: [part]}, 0
         if batch.envelope:
-            found = wired(self._state.app, table, part)
+            found = envelopes_of(self._state.app, table, part)
             tables, reposts = found.tables, found.reposts
             if found.values and (batch.source is None or batch.again or batch.resume > self.stands.least(batch.source)):
                 repost(found.values)
@@ -159,7 +159,7 @@ class PartitionedWriting:
             return sum(self._give_each(routed, sources, strict).values(), Counts())
         with self._state.lock:
             number, kinds = self._begin(routed)
-            each = self._of_each(routed, lambda owner: self._seats[owner].tried(routed[owner], kinds))
+            each = self._of_each(routed, lambda owner: self._handles[owner].tried(routed[owner], kinds))
             tried = sum(each, Counts())
             if strict and tried.rejected:
                 raise BatchRejected(0, tried.rejections)
@@ -180,7 +180,7 @@ class PartitionedWriting:
             number, kinds = self._begin(routed)
             sure, self.stands.sure = self.stands.sure, False
             done = self._of_each(
-                routed, lambda owner: self._seats[owner].take(routed[owner], sources, number, kinds, strict)
+                routed, lambda owner: self._handles[owner].take(routed[owner], sources, number, kinds, strict)
             )
             self.stands.sure = sure  # offsets that an earlier batch left in doubt are in doubt still
             self._store.push()
@@ -208,7 +208,7 @@ class PartitionedWriting:
 
     def learn(self) -> None:
         """Learn the kinds of the ts of tables from the partitions."""
-        for seat in self._seats:
+        for seat in self._handles:
             self._router.kinds |= seat.standing().kinds
 
     def remembered(self, source: str) -> Remembered | None:

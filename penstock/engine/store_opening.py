@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.cache import Limits, Owner, Store
+from penstock.cache import Limits, Store, WriterLock
 from penstock.core import Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.one_store import OneStore
-from penstock.generations import MEMORY, Concert, Migrate, core_on
-from penstock.partitions import Parting
+from penstock.generations import MEMORY, GenerationNumbers, Migrate, core_on
+from penstock.partitions import PartitionExchange
 from penstock.views import App
 
 __all__ = ["open_on", "open_partition"]
@@ -24,7 +24,7 @@ def open_on(
     """The engine on a store that the caller has opened, and its core: how the simulator comes in.
 
     `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
-    by `core.sweep_step()`, and by nothing else.
+    by `core.build_step()`, and by nothing else.
     """
     core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
     return Engine(OneStore(core, None, None, readonly=False)), core
@@ -33,11 +33,11 @@ def open_on(
 def open_partition(
     app: App,
     store: Store,
-    parting: Parting,
+    parting: PartitionExchange,
     path: str | None,
-    owner: Owner | None,
+    owner: WriterLock | None,
     settings: Settings,
-    concert: Concert | None = None,
+    concert: GenerationNumbers | None = None,
 ) -> OneStore:
     """Open one partition on a store that the caller has opened; views that changed begin as all agreed."""
     core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)

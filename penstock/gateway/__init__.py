@@ -1,12 +1,12 @@
 """The gateway: which version of a document wins, what it was before, and what views are told of it."""
 
-from penstock.gateway.document_reader import Block, TableReader, Tails
-from penstock.gateway.generation_scan import TableSweep
-from penstock.gateway.intake.intake import REJECTED, Deletion, Report, TableBatch
-from penstock.gateway.intake.received_records import MOST_RECEIVED, Form, Received
+from penstock.gateway.document_reader import LineBlock, TableReader, Tails
+from penstock.gateway.generation_scan import GenerationScan
+from penstock.gateway.intake.intake import REJECTED, Deletion, IntakeReport, TableBatch
+from penstock.gateway.intake.received_records import MOST_RECEIVED, Form, ReceivedRecord
 from penstock.gateway.intake.rejected_records import (
     QUARANTINE,
-    Reject,
+    RejectedRecord,
     counted,
     keep_rejected,
     read_rejects,
@@ -16,19 +16,19 @@ from penstock.gateway.intake.rejected_records import (
     without_tails,
 )
 from penstock.gateway.line_replay import carry_over
-from penstock.gateway.lines.line_numbers import first_numbers, moved_db
-from penstock.gateway.lines.stored_lines import Patched, Unwrapped, is_wrapped, unwrap
+from penstock.gateway.lines.line_numbers import first_numbers, moved_lines_db
+from penstock.gateway.lines.stored_lines import PatchedDocument, StoredLine, is_wrapped, unwrap
 from penstock.gateway.lines.tombstone_limit import forgettable
-from penstock.gateway.partitioned_reader import SpannedTable, TableReading
-from penstock.gateway.refresh.table_refresh import retell
-from penstock.gateway.refresh.view_refresh import rest, tell_again
-from penstock.gateway.repeat_notes import carry_repeats, note_repeats, repeated_db, repeated_keys
+from penstock.gateway.partitioned_reader import PartitionedTable, TableReading
+from penstock.gateway.refresh.table_refresh import refresh_documents
+from penstock.gateway.refresh.view_refresh import refresh_view, rest
+from penstock.gateway.repeat_notes import carry_repeats, record_repeats, repeated_db, repeated_keys
 from penstock.gateway.supersession import superseded
-from penstock.gateway.table_databases import CHECKING, META_PLACE, table_places
+from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, kind_of, stamps_of
 from penstock.gateway.versions.winners import Outcome
-from penstock.gateway.view_deltas import Next, document_of, key_of, key_value
+from penstock.gateway.view_deltas import WinningVersions, document_of, key_of, key_value
 
 __all__ = [
     "CHECKING",
@@ -37,24 +37,24 @@ __all__ = [
     "NUMBER",
     "QUARANTINE",
     "REJECTED",
-    "Block",
     "Deletion",
     "Form",
-    "Next",
+    "GenerationScan",
+    "IntakeReport",
+    "LineBlock",
     "Outcome",
-    "Patched",
-    "Received",
-    "Reject",
-    "Report",
-    "SpannedTable",
+    "PartitionedTable",
+    "PatchedDocument",
+    "ReceivedRecord",
+    "RejectedRecord",
     "Stamps",
+    "StoredLine",
     "TableBatch",
     "TableNode",
     "TableReader",
     "TableReading",
-    "TableSweep",
     "Tails",
-    "Unwrapped",
+    "WinningVersions",
     "carry_over",
     "carry_repeats",
     "counted",
@@ -66,20 +66,20 @@ __all__ = [
     "key_of",
     "key_value",
     "kind_of",
-    "moved_db",
-    "note_repeats",
+    "moved_lines_db",
     "read_rejects",
+    "record_repeats",
+    "refresh_documents",
+    "refresh_view",
     "rejects_db",
     "rejects_from",
     "release",
     "repeated_db",
     "repeated_keys",
     "rest",
-    "retell",
     "stamps_of",
     "superseded",
-    "table_places",
-    "tell_again",
+    "table_labels",
     "unwrap",
     "without_tails",
 ]

@@ -10,31 +10,42 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import GONE, LOADED, PRESENT, RECORD, DocLog, Reader, Slots, record_key, segments_of, stored_key
-from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
+from penstock.cache import (
+    GONE,
+    LOADED,
+    PRESENT,
+    RECORD,
+    DocumentLog,
+    Reader,
+    Slots,
+    record_key,
+    segments_of,
+    stored_key,
+)
+from penstock.gateway.lines.stored_lines import StoredLine, unwrap
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.version_stamps import NUMBER, stamps_of
-from penstock.gateway.view_deltas import Telling, key_of
+from penstock.gateway.view_deltas import ViewDeltas, key_of
 from penstock.mapreduce import Decoder, FunctionMapper, ViewNode
 from penstock.views import Merge, Table
 
 
-class Loading(Protocol):
+class LoadedTable(Protocol):
     """What loading needs of a table's node."""
 
     table: Table
     number: int
     views: tuple[ViewNode, ...]
-    log: DocLog
+    log: DocumentLog
     memory: TableMemory
     decoder: Decoder
-    telling: Telling
+    deltas: ViewDeltas
 
 
-class Loader:
+class ColdKeyLoader:
     """Loads slots of one table."""
 
-    def __init__(self, node: Loading) -> None:
+    def __init__(self, node: LoadedTable) -> None:
         self._node = node
 
     def load(self, reader: Reader, slots: Slots) -> None:
@@ -55,11 +66,11 @@ class Loader:
             node.memory.put_fields(slots[here], columns, None, used)
         if node.table.has_ts and node.table.merge is Merge.REPLACE:
             self._load_stamps(slots, found, None if columns is None else columns.ts, here, used)
-        self._load_told(reader, slots, here, used)
+        self._load_emissions(reader, slots, here, used)
         self._load_held(reader, slots, lines)
         node.log.keys.state[slots] = np.where(absent, GONE, PRESENT).astype(np.uint8) | LOADED | RECORD
 
-    def _load_stamps(self, slots: Slots, found: list[Unwrapped], ts: Any, here: Slots, used: int) -> None:
+    def _load_stamps(self, slots: Slots, found: list[StoredLine], ts: Any, here: Slots, used: int) -> None:
         node = self._node
         own: list[Any] = [u.ts for u in found]
         if node.table.ts is not None and ts is not None:
@@ -75,7 +86,7 @@ class Loader:
             stamps, _, _ = stamps_of([own[i] for i in rest.tolist()], NUMBER, set())
             node.memory.put_stamps(slots[rest], stamps, used)
 
-    def _load_told(self, reader: Reader, slots: Slots, here: Slots, used: int) -> None:
+    def _load_emissions(self, reader: Reader, slots: Slots, here: Slots, used: int) -> None:
         node = self._node
         views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
         if not views or not here.size:
@@ -96,15 +107,15 @@ class Loader:
         keys = [stored_key(key_of(node.table, line)) for line in lines]
         for view in views:
             held = view.read_holds(reader, keys)
-            own = node.telling.held[view.name]
+            own = node.deltas.held[view.name]
             own.update((slot, held[key]) for slot, key in zip(slots.tolist(), keys, strict=True) if key in held)
 
 
-def _line(found: Unwrapped) -> bytes:
+def _line(found: StoredLine) -> bytes:
     assert found.line is not None, "asked of documents that are there"
     return found.line
 
 
-def _fields(found: Unwrapped) -> dict[str, Any]:
+def _fields(found: StoredLine) -> dict[str, Any]:
     assert found.patched is not None, "a table's documents are all merged or all not"
     return found.patched.fields

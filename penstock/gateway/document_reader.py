@@ -37,7 +37,7 @@ from penstock.cache import (
 )
 from penstock.gateway.lines.stored_lines import is_wrapped, unwrap
 from penstock.gateway.partitioned_reader import TableReading
-from penstock.gateway.table_databases import table_places
+from penstock.gateway.table_databases import table_labels
 from penstock.gateway.view_deltas import key_of
 from penstock.mapreduce import key_lanes
 from penstock.views import Table
@@ -117,7 +117,7 @@ Part = tuple[Segment, NDArray[np.int64]]  # a segment, and places in it
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LineBlock:
     """Lines of a table's log: the lanes of their keys, their record numbers, and themselves."""
 
     k0: Lane
@@ -126,7 +126,7 @@ class Block:
     lines: list[bytes]
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> Block:
+    def of(cls, parts: Sequence[Part]) -> LineBlock:
         """The lines at these places of segments."""
         return cls(*_keys_of(parts), [line for segment, at in parts for line in segment.lines(at)])
 
@@ -214,13 +214,13 @@ class TableReader(TableReading):
         """All lines as they lie in the store, older versions among them."""
         return segments_from(self._reader(), self._number, 0)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[LineBlock]:
         """The same, a few thousand lines at a time."""
         return self.blocks_between(0, None)
 
-    def blocks_between(self, start: int, stop: int | None) -> Iterator[Block]:
+    def blocks_between(self, start: int, stop: int | None) -> Iterator[LineBlock]:
         """The same of the segments that begin with a record from `start` on and before `stop`."""
-        return map(Block.of, self._parts(start, stop))
+        return map(LineBlock.of, self._parts(start, stop))
 
     def _parts(self, start: int, stop: int | None) -> Iterator[list[Part]]:
         """The lines of these segments by their places in them, a few thousand at a time."""
@@ -239,7 +239,7 @@ class TableReader(TableReading):
         if parts:
             yield parts
 
-    def newest_keys(self, block: Block, at: NDArray[np.int64]) -> list[bytes | None]:
+    def newest_keys(self, block: LineBlock, at: NDArray[np.int64]) -> list[bytes | None]:
         """The encoded keys of lines of a block; None of those that are not the newest of their keys."""
         k0, k1 = block.k0[at], None if block.k1 is None else block.k1[at]
         newest = self.newest(k0, k1, block.records[at]).tolist()
@@ -278,7 +278,7 @@ class TableReader(TableReading):
             return self._found(k0, k1)
 
     def _naming(self) -> AbstractContextManager[None]:
-        return naming(lambda: table_places(self.name, self._number))
+        return naming(lambda: table_labels(self.name, self._number))
 
     def _found(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         if self._tail is None:

@@ -18,15 +18,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import DocLog, Lane, Reader, Segment, Slots, segments_at
-from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
+from penstock.cache import DocumentLog, Lane, Reader, Segment, Slots, segments_at
+from penstock.gateway.lines.stored_lines import StoredLine, unwrap
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, stamps_of
-from penstock.gateway.view_deltas import Next, Place, Telling
-from penstock.mapreduce import Columns, Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
+from penstock.gateway.view_deltas import SegmentLines, ViewDeltas, WinningVersions
+from penstock.mapreduce import DecodedColumns, Decoder, FieldPlan, FunctionMapper, Spaces, ViewNode, Writes
 from penstock.views import Merge, Table
 
-__all__ = ["TableSweep"]
+__all__ = ["GenerationScan"]
 
 _PARTS = 16  # steps that a segment takes at most: each writes what is remembered of it anew
 _MOST_BYTES = 4 << 20  # of the lines of a step
@@ -34,15 +34,15 @@ _MOST_SEGMENTS = 256
 Index = NDArray[np.int64]
 
 
-class Sweeping(Protocol):
+class ScannedTable(Protocol):
     """What sweeping needs of a table's node."""
 
     table: Table
     number: int
     views: tuple[ViewNode, ...]
-    log: DocLog
+    log: DocumentLog
     memory: TableMemory
-    telling: Telling
+    deltas: ViewDeltas
     spaces: Spaces
     seed: int
 
@@ -52,7 +52,7 @@ class Sweeping(Protocol):
 
 
 @dataclass(slots=True)
-class _Part:
+class _SegmentPart:
     """Lines of a segment that a step passes over."""
 
     segment: Segment
@@ -64,7 +64,7 @@ class _Part:
         return self.segment.base + np.arange(self.start, self.stop)
 
 
-class TableSweep:
+class GenerationScan:
     """How far the views of a table that are being built were told of its documents."""
 
     def __init__(self, cursor: int, since: int) -> None:
@@ -83,7 +83,7 @@ class TableSweep:
         out: NDArray[np.bool_] = (records < self.cursor) | (records >= self.since)
         return out
 
-    def step(self, node: Sweeping, reader: Reader, limit: int, writes: Writes) -> tuple[int, int]:
+    def step(self, node: ScannedTable, reader: Reader, limit: int, writes: Writes) -> tuple[int, int]:
         """Tell of the next documents, of about so many lines; where the cursor is then, and how many documents."""
         parts = self._parts(node, reader, limit)
         if not parts:
@@ -97,11 +97,11 @@ class TableSweep:
         new = self._next(node, slots, found, places)
         node.memory.fit(node.log.keys.map.used)
         views = [view for view in node.views if view.building is not None]
-        node.telling.tell_of(reader, new, views, writes)
+        node.deltas.tell_of(reader, new, views, writes)
         return min(cursor, self.since), len(new.lines)
 
-    def _parts(self, node: Sweeping, reader: Reader, limit: int) -> list[_Part]:
-        out: list[_Part] = []
+    def _parts(self, node: ScannedTable, reader: Reader, limit: int) -> list[_SegmentPart]:
+        out: list[_SegmentPart] = []
         passed = size = 0
         for segment in segments_at(reader, node.number, self.cursor):
             if segment.base >= self.since or passed >= limit or len(out) == _MOST_SEGMENTS:
@@ -112,14 +112,16 @@ class TableSweep:
             stop = max(start + 1, min(stop, int(room))) if room > start or not out else start
             if stop == start:
                 break
-            out.append(_Part(segment, start, stop))
+            out.append(_SegmentPart(segment, start, stop))
             passed += stop - start
             size += int(segment.offsets[stop]) - int(segment.offsets[start])
             if stop < len(segment):
                 break
         return out
 
-    def _next(self, node: Sweeping, slots: Slots, lines: list[bytes], places: list[Place]) -> Next:
+    def _next(
+        self, node: ScannedTable, slots: Slots, lines: list[bytes], places: list[SegmentLines]
+    ) -> WinningVersions:
         """These documents, as versions that win."""
         found = [unwrap(line) for line in lines]
         decoder = self._decoding(node)
@@ -128,20 +130,20 @@ class TableSweep:
         else:
             columns = decoder.columns([one.line for one in found if one.line is not None], keys=False, tell=True)
         every = np.arange(len(found))
-        return Next(slots, every, None, _stamps(node.table, columns, found), columns, every, lines, places)
+        return WinningVersions(slots, every, None, _stamps(node.table, columns, found), columns, every, lines, places)
 
-    def _decoding(self, node: Sweeping) -> Decoder:
+    def _decoding(self, node: ScannedTable) -> Decoder:
         """What decodes documents for the views that are being built, and no others."""
         if self._decoder is None or self._spaces is not node.spaces:
             self._spaces = node.spaces
             views = [view for view in node.views if view.building is not None]
             tellers = [(v.name, v.mapper, lambda v=v: v.groups) for v in views if isinstance(v.mapper, FunctionMapper)]
-            plan = Plan.of(node.table.key, node.table.ts, [view.view for view in views])
+            plan = FieldPlan.of(node.table.key, node.table.ts, [view.view for view in views])
             self._decoder = Decoder(plan, node.spaces, node.seed, tellers)
         return self._decoder
 
 
-def _living(node: Sweeping, reader: Reader, parts: Sequence[_Part]) -> tuple[Slots, list[Place]]:
+def _living(node: ScannedTable, reader: Reader, parts: Sequence[_SegmentPart]) -> tuple[Slots, list[SegmentLines]]:
     """The slots of the documents in these parts, and by part where they stand."""
     k0 = np.concatenate([part.segment.k0[part.start : part.stop] for part in parts])
     k1: Lane | None = None
@@ -152,23 +154,23 @@ def _living(node: Sweeping, reader: Reader, parts: Sequence[_Part]) -> tuple[Slo
     living &= ~np.concatenate(gone)
     cuts = np.cumsum([part.stop - part.start for part in parts])[:-1]
     places = [
-        Place(part.segment.base, part.start, part.stop, part.start + own.nonzero()[0])
+        SegmentLines(part.segment.base, part.start, part.stop, part.start + own.nonzero()[0])
         for part, own in zip(parts, np.split(living, cuts), strict=True)
     ]
     return slots[living], places
 
 
-def _second(part: _Part) -> Lane:
+def _second(part: _SegmentPart) -> Lane:
     lane = part.segment.k1
     return np.zeros(part.stop - part.start, np.uint64) if lane is None else lane[part.start : part.stop]
 
 
-def _gone(part: _Part) -> NDArray[np.bool_]:
+def _gone(part: _SegmentPart) -> NDArray[np.bool_]:
     gone = part.segment.gone
     return np.zeros(part.stop - part.start, bool) if gone is None else gone[part.start : part.stop]
 
 
-def _stamps(table: Table, columns: Columns, found: Sequence[Unwrapped]) -> Stamps | None:
+def _stamps(table: Table, columns: DecodedColumns, found: Sequence[StoredLine]) -> Stamps | None:
     """The ts of these documents; of those merged from patches it stands in their lines."""
     if not table.has_ts or table.merge is Merge.PATCH:
         return None

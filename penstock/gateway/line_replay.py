@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.cache import Lane, PenstockError, Reader, shown
+from penstock.cache import Lane, PenstockError, Reader, value_text
 from penstock.gateway.intake.intake import Deletion, TableBatch
-from penstock.gateway.lines.stored_lines import Patched, Unwrapped, unwrap
-from penstock.gateway.patches import Merged, Step, next_of
+from penstock.gateway.lines.stored_lines import PatchedDocument, StoredLine, unwrap
+from penstock.gateway.patches import MergedDocument, PatchStep, next_of
 from penstock.gateway.table_node import TableNode
 from penstock.gateway.versions.version_stamps import TEXT
 from penstock.gateway.view_deltas import key_value
@@ -43,7 +43,8 @@ def carry_over(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, lines
     if report.rejected:
         place, why = next(iter(report.rejected.items()))
         raise PenstockError(
-            f"table {node.table.name!r}: what was written meanwhile can't be taken ({shown(lines[place])}: {why}); "
+            f"table {node.table.name!r}: what was written meanwhile can't be taken "
+            f"({value_text(lines[place])}: {why}); "
             "see that its source has the ts of the table, and run this again"
         )
 
@@ -57,9 +58,11 @@ def _moment(node: TableNode, ts: Any) -> Any:
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{nanos:09}Z".rjust(30, "0")
 
 
-def _merged(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, found: list[Unwrapped], writes: Writes) -> None:
+def _merged(
+    node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, found: list[StoredLine], writes: Writes
+) -> None:
     slots = node.slots_of(reader, k0, k1)
-    steps: list[Step] = []
+    steps: list[PatchStep] = []
     whose: list[int] = []
     for i, (slot, one) in enumerate(zip(slots.tolist(), found, strict=True)):
         own = _steps(slot, one)
@@ -75,20 +78,20 @@ def _merged(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, found: l
     node.tell(reader, next_of(merged, lines, columns), writes)
 
 
-def _steps(slot: int, one: Unwrapped) -> list[Step]:
+def _steps(slot: int, one: StoredLine) -> list[PatchStep]:
     """What a stored document says, oldest first."""
     if one.patched is None:
-        return [Step(slot, None, one.ts)]
+        return [PatchStep(slot, None, one.ts)]
     floor, stamps, fields = one.patched.floor, one.patched.stamps, one.patched.fields
-    out = [] if floor is None else [Step(slot, None, floor)]
+    out = [] if floor is None else [PatchStep(slot, None, floor)]
     if not stamps:
-        return [*out, Step(slot, fields, None)] if fields else out
+        return [*out, PatchStep(slot, fields, None)] if fields else out
     for ts in sorted(set(stamps.values())):
-        out.append(Step(slot, {name: fields[name] for name, own in stamps.items() if own == ts}, ts))
+        out.append(PatchStep(slot, {name: fields[name] for name, own in stamps.items() if own == ts}, ts))
     return out
 
 
-def _key(node: TableNode, merged: Merged, one: Unwrapped) -> Any:
+def _key(node: TableNode, merged: MergedDocument, one: StoredLine) -> Any:
     """The key of a document, which a line that has none names."""
-    patched: Patched | None = one.patched
+    patched: PatchedDocument | None = one.patched
     return one.key if patched is None else key_value(node.table, merged.own.fields or patched.fields)

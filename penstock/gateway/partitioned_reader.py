@@ -15,7 +15,7 @@ from penstock.gateway.lines.stored_lines import is_wrapped, unwrap
 from penstock.gateway.view_deltas import document_of, key_value
 from penstock.views import Row, Table
 
-__all__ = ["SpannedTable", "TableReading"]
+__all__ = ["PartitionedTable", "TableReading"]
 
 _ABSENT = object()
 
@@ -97,7 +97,7 @@ class TableReading(ABC):
         """The newest lines of all keys, tombstones among them."""
 
 
-class SpannedTable(TableReading):
+class PartitionedTable(TableReading):
     """The documents of a table whose partitions these are; `owners` tells by encodings which of them own keys."""
 
     def __init__(

@@ -13,21 +13,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import GONE, PRESENT, DocLog, Lane, Reader, Slots, canonical, unpack_document
-from penstock.gateway.intake.intake import Records, Report, TableBatch
-from penstock.gateway.lines.stored_lines import Patched, absent_line, patched_line, unwrap
+from penstock.cache import GONE, PRESENT, DocumentLog, Lane, Reader, Slots, canonical, unpack_document
+from penstock.gateway.intake.intake import IntakeReport, Records, TableBatch
+from penstock.gateway.lines.stored_lines import PatchedDocument, absent_line, patched_line, unwrap
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.winners import Outcome
-from penstock.gateway.view_deltas import Next, key_value
-from penstock.mapreduce import Columns, Decoder, Writes
+from penstock.gateway.view_deltas import WinningVersions, key_value
+from penstock.mapreduce import DecodedColumns, Decoder, Writes
 from penstock.views import Table
 
 
-class Patching(Protocol):
+class PatchedTable(Protocol):
     """What patching needs of a table's node."""
 
     table: Table
-    log: DocLog
+    log: DocumentLog
     memory: TableMemory
     decoder: Decoder
 
@@ -36,7 +36,7 @@ class Patching(Protocol):
         ...
 
 
-def merge_patch(current: Patched, fields: dict[str, Any], ts: Any) -> Outcome:
+def merge_patch(current: PatchedDocument, fields: dict[str, Any], ts: Any) -> Outcome:
     """Merge a patch into a document, in place."""
     if ts is None:
         outcome = Outcome.EQUAL
@@ -61,7 +61,7 @@ def merge_patch(current: Patched, fields: dict[str, Any], ts: Any) -> Outcome:
     return Outcome.EQUAL if won else Outcome.LATE
 
 
-def merge_delete(current: Patched, ts: Any, stamped: bool) -> Outcome:
+def merge_delete(current: PatchedDocument, ts: Any, stamped: bool) -> Outcome:
     """Delete a document, in place: in a table with ts, what is not newer than the deletion."""
     if not stamped:
         if not current.fields:
@@ -85,7 +85,7 @@ def merge_delete(current: Patched, ts: Any, stamped: bool) -> Outcome:
 
 
 @dataclass(slots=True)
-class Step:
+class PatchStep:
     """One record: fields to merge, or None to delete; `ts` is None where it has none of its own."""
 
     slot: int
@@ -94,29 +94,29 @@ class Step:
 
 
 @dataclass(slots=True)
-class Merged:
+class MergedDocument:
     """A document that differs from what is stored, and the last step that changed it."""
 
     slot: int
     step: int
-    own: Patched
+    own: PatchedDocument
 
     def line(self, key: Any) -> bytes:
         """The line to store; `key` is that of the record."""
         return patched_line(self.own) if self.own.fields else absent_line(key, self.own.floor)
 
 
-def next_of(merged: Sequence[Merged], lines: list[bytes], columns: Columns) -> Next:
+def next_of(merged: Sequence[MergedDocument], lines: list[bytes], columns: DecodedColumns) -> WinningVersions:
     """The versions to write; `columns` are of those that are documents."""
     gone = np.array([not m.own.fields for m in merged], bool)
     slots, steps = np.array([m.slot for m in merged], np.int64), np.array([m.step for m in merged], np.int64)
-    return Next(slots, steps, gone if gone.any() else None, None, columns, np.arange(columns.n), lines)
+    return WinningVersions(slots, steps, gone if gone.any() else None, None, columns, np.arange(columns.n), lines)
 
 
 class Patcher:
     """Takes the batches of a table with merge="patch"."""
 
-    def __init__(self, node: Patching) -> None:
+    def __init__(self, node: PatchedTable) -> None:
         self._node = node
 
     def process(
@@ -124,8 +124,8 @@ class Patcher:
         reader: Reader,
         batch: TableBatch,
         writes: Writes,
-        commit: Callable[[Reader, Next, Records, Report, Writes], None],
-        report: Report,
+        commit: Callable[[Reader, WinningVersions, Records, IntakeReport, Writes], None],
+        report: IntakeReport,
         records: Records,
     ) -> None:
         """Merge a batch and tell the views."""
@@ -140,7 +140,7 @@ class Patcher:
             lines = [m.line(self._key(batch, records, m.step)) for m in merged]
             commit(reader, next_of(merged, lines, columns), records, report, writes)
 
-    def merge(self, reader: Reader, steps: Sequence[Step]) -> tuple[list[Outcome], list[Merged]]:
+    def merge(self, reader: Reader, steps: Sequence[PatchStep]) -> tuple[list[Outcome], list[MergedDocument]]:
         """How each step fared, and the documents that come of them."""
         current, before = self._stored(reader, np.unique(np.array([step.slot for step in steps], np.int64)))
         stamped = self._node.table.has_ts
@@ -156,22 +156,22 @@ class Patcher:
             if outcome is Outcome.APPLIED:
                 last[step.slot] = i
         changed = [slot for slot in last if _state(current[slot]) != before[slot]]
-        return outcomes, [Merged(slot, last[slot], current[slot]) for slot in changed]
+        return outcomes, [MergedDocument(slot, last[slot], current[slot]) for slot in changed]
 
-    def _steps(self, batch: TableBatch, records: Records, slots: Slots) -> list[Step]:
+    def _steps(self, batch: TableBatch, records: Records, slots: Slots) -> list[PatchStep]:
         stamped = self._node.table.has_ts
-        steps: list[Step] = []
+        steps: list[PatchStep] = []
         for i, (slot, doc) in enumerate(zip(slots.tolist(), records.doc.tolist(), strict=True)):
             fields = None if doc < 0 else unpack_document(records.lines[doc])
             has = stamped and (doc >= 0 or batch.deletes[int(records.at[i])].ts is not None)
-            steps.append(Step(slot, fields, records.ts_of(i) if has else None))
+            steps.append(PatchStep(slot, fields, records.ts_of(i) if has else None))
         return steps
 
-    def _stored(self, reader: Reader, slots: Any) -> tuple[dict[int, Patched], dict[int, bytes]]:
+    def _stored(self, reader: Reader, slots: Any) -> tuple[dict[int, PatchedDocument], dict[int, bytes]]:
         log = self._node.log
         state = log.keys.state[slots]
         known = slots[state & (PRESENT | GONE if self._node.table.has_ts else PRESENT) != 0]
-        current = {slot: Patched({}, {}) for slot in slots.tolist()}
+        current = {slot: PatchedDocument({}, {}) for slot in slots.tolist()}
         for slot, line in zip(known.tolist(), log.lines(reader, known) if known.size else (), strict=True):
             found = unwrap(line)
             if found.patched is not None:
@@ -187,6 +187,6 @@ class Patcher:
         return key_value(self._node.table, unpack_document(records.lines[doc]))
 
 
-def _state(own: Patched) -> bytes:
+def _state(own: PatchedDocument) -> bytes:
     """All that is stored of a document, as bytes to compare."""
     return canonical([own.fields, own.stamps, own.floor])

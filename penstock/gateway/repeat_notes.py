@@ -24,7 +24,7 @@ from penstock.cache import (
     stored_key,
     unseal,
 )
-from penstock.gateway.intake.intake import Report, TableBatch
+from penstock.gateway.intake.intake import IntakeReport, TableBatch
 from penstock.gateway.line_replay import carry_over
 from penstock.gateway.lines.stored_lines import absent_line
 from penstock.gateway.table_node import TableNode
@@ -32,7 +32,7 @@ from penstock.gateway.versions.winners import Outcome
 from penstock.gateway.view_deltas import key_value
 from penstock.mapreduce import Writes, key_lanes
 
-__all__ = ["carry_repeats", "note_repeats", "repeated_db", "repeated_keys"]
+__all__ = ["carry_repeats", "record_repeats", "repeated_db", "repeated_keys"]
 
 _UNCHANGED = (Outcome.EQUAL, Outcome.LATE)
 
@@ -42,7 +42,7 @@ def repeated_db(table: int) -> str:
     return f"repeated:{table}"
 
 
-def note_repeats(node: TableNode, batch: TableBatch, report: Report, writes: Writes) -> None:
+def record_repeats(node: TableNode, batch: TableBatch, report: IntakeReport, writes: Writes) -> None:
     """Note the keys of the records of a batch that changed nothing."""
     outcome = list(report.outcome)
     if not any(own in _UNCHANGED for own in outcome):

@@ -30,15 +30,15 @@ from penstock.cache import (
     same_document,
     unpack_document,
 )
-from penstock.gateway.intake.intake import Report, TableBatch
+from penstock.gateway.intake.intake import IntakeReport, TableBatch
 from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
-from penstock.gateway.patches import Patcher, Step, next_of
+from penstock.gateway.patches import Patcher, PatchStep, next_of
 from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, Told
 from penstock.gateway.versions.version_stamps import number_of, pair_of, plain_ts
 from penstock.gateway.versions.winners import Outcome
 from penstock.gateway.view_deltas import key_value
 from penstock.mapreduce import (
-    Columns,
+    DecodedColumns,
     DocumentReader,
     FunctionMapper,
     Writes,
@@ -73,7 +73,7 @@ class FewForm:
         self._most = min(node.log.limits.few, FEW)
         self._has_ts = node.table.has_ts
 
-    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report | Columns | None:
+    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> IntakeReport | DecodedColumns | None:
         """Take a batch; what is one for the columnar form goes on as columns, where its functions have run already.
 
         Columns name groups as this node's memory does, so they are never left with the batch, which may be taken again.
@@ -101,7 +101,7 @@ class FewForm:
         node.ts_kind = kind
         if new:
             self._commit(reader, new, told, writes)
-        return Report(outcome)
+        return IntakeReport(outcome)
 
     # -- in
 
@@ -214,7 +214,7 @@ class FewForm:
 
     def _unusual(self, new: list[FewVersion], told: Told) -> bool:
         """Whether a view holds one of these documents, or will."""
-        for held in self._node.telling.held.values():
+        for held in self._node.deltas.held.values():
             if held and any(n.slot in held for n in new):
                 return True
         if any(n.record.doc in held for _, held in told.values() if held for n in new):
@@ -239,15 +239,15 @@ class FewForm:
         records: list[FewRecord],
         documents: list[dict[str, Any]],
         writes: Writes,
-    ) -> Report:
+    ) -> IntakeReport:
         """Merge a batch and tell the views."""
         node, slots = self._node, self._look_up(reader, records)
         steps = [
-            Step(slot, None if record.doc < 0 else documents[record.doc], plain_ts(record.ts))
+            PatchStep(slot, None if record.doc < 0 else documents[record.doc], plain_ts(record.ts))
             for slot, record in zip(slots, records, strict=True)
         ]
         outcome, merged = patcher.merge(reader, steps)
-        report = Report(bytearray(outcome))
+        report = IntakeReport(bytearray(outcome))
         if not merged:
             return report
         docs = [m.own.fields for m in merged if m.own.fields]

@@ -12,22 +12,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import PRESENT, DocLog, Lane, Reader, Slots, encode_key
-from penstock.gateway.cold_keys import Loader
+from penstock.cache import PRESENT, DocumentLog, Lane, Reader, Slots, encode_key
+from penstock.gateway.cold_keys import ColdKeyLoader
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.version_stamps import plain_ts
-from penstock.gateway.view_deltas import Next, Swept, Telling
+from penstock.gateway.view_deltas import ScannedViews, ViewDeltas, WinningVersions
 from penstock.mapreduce import (
     Column,
     Contributions,
     Decoder,
+    DocumentFields,
     Emissions,
     FewContributions,
     FewFields,
     FieldMapper,
+    FieldPlan,
     Hold,
-    Plan,
-    Reading,
     SourceKeys,
     Spaces,
     ViewNode,
@@ -48,17 +48,17 @@ class Few(Protocol):
 
     table: Table
     views: tuple[ViewNode, ...]
-    log: DocLog
+    log: DocumentLog
     memory: TableMemory
-    loader: Loader
-    telling: Telling
+    loader: ColdKeyLoader
+    deltas: ViewDeltas
     decoder: Decoder
     spaces: Spaces
-    plan: Plan
+    plan: FieldPlan
     ts_kind: str | None
     seed: int
 
-    def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
+    def tell(self, reader: Reader, new: WinningVersions, writes: Writes) -> list[int]:
         """Tell the views of versions as columns, and leave the segment; which of them some view holds."""
         ...
 
@@ -67,7 +67,7 @@ class Few(Protocol):
         ...
 
     @property
-    def sweep(self) -> Swept | None:
+    def build(self) -> ScannedViews | None:
         """What views that are being built were told of, while there are any."""
         ...
 
@@ -81,7 +81,7 @@ class FewRecord:
     doc: int
     line: bytes
     key: Any
-    reading: Reading | None = None
+    reading: DocumentFields | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class FewVersion:
     slot: int
     record: FewRecord
     line: bytes  # as it is stored
-    old: Reading | None  # what field views were told of the document before
+    old: DocumentFields | None  # what field views were told of the document before
     state: int  # of the slot, before
 
 
@@ -120,7 +120,7 @@ class FewTelling:
         }
         self._keeps = any(view.keeps for view in node.views)
 
-    def wrong(self, readings: Sequence[Reading]) -> bool:
+    def wrong(self, readings: Sequence[DocumentFields]) -> bool:
         """Whether a view can't take one of the documents that were read so."""
         return any(few.kept(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
 
@@ -128,7 +128,7 @@ class FewTelling:
         """Tell all views."""
         node = self._node
         keys = self._keys(new) if self._keeps else None
-        untold = _NONE if node.sweep is None else self._untold(new, node.sweep)
+        untold = _NONE if node.build is None else self._untold(new, node.build)
         for view in node.views:
             fields, free = self._fields.get(view.name), _NONE if view.building is None else untold
             if fields is not None:
@@ -136,14 +136,14 @@ class FewTelling:
             else:
                 plus, minus = self._by_function(view, new, free, told[view.name][0], writes)
             if keys is None or not view.keeps:
-                view.advance_few(reader, plus.pairs, minus.pairs, writes)
+                view.advance_small(reader, plus.pairs, minus.pairs, writes)
                 continue
-            come, go = (_kept(view, side, keys) for side in (plus, minus))
+            come, go = (_contribution_side(view, side, keys) for side in (plus, minus))
             if view.stamped:
                 come.inputs[TS] = Column.of([plain_ts(new[i].record.ts) for i in plus.who])
             view.advance(reader, come, go, writes)
 
-    def _untold(self, new: list[FewVersion], sweep: Swept) -> frozenset[int]:
+    def _untold(self, new: list[FewVersion], sweep: ScannedViews) -> frozenset[int]:
         """The slots of documents that views that are being built were not told of: there is nothing to take back."""
         slots = np.array([n.slot for n in new if n.state & PRESENT], np.int64)
         told = sweep.told(self._node.log.records(slots))
@@ -179,7 +179,7 @@ class FewTelling:
             row = emissions
         else:
             row = emissions.take_or_none(np.array(docs, np.int64))
-        self._node.telling.write_told(view, row, writes)
+        self._node.deltas.write_emissions(view, row, writes)
         parts = list(row.each(range(len(docs))))
         yielded: list[Yielded] = [part.yielded() for part in parts]
         plus, minus, fields = _Side(), _Side(), view.reduce.fields
@@ -197,7 +197,7 @@ class FewTelling:
         return plus, minus
 
 
-def _kept(view: ViewNode, side: _Side, keys: SourceKeys) -> Contributions:
+def _contribution_side(view: ViewNode, side: _Side, keys: SourceKeys) -> Contributions:
     """One side for a view that keeps contributions."""
     out = in_columns(side.pairs, view.reduce.fields)
     who = sorted(set(side.who))

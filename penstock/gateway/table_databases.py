@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.cache import META, Place, index_db, log_db, number_shown
-from penstock.gateway.lines.line_numbers import moved_db
+from penstock.cache import META, DatabaseLabel, index_db, log_db, number_text
+from penstock.gateway.lines.line_numbers import moved_lines_db
 from penstock.gateway.repeat_notes import repeated_db
 
-__all__ = ["CHECKING", "META_PLACE", "table_places"]
+__all__ = ["CHECKING", "META_PLACE", "table_labels"]
 
 CHECKING = "run `penstock check --fix`, or engine.check(fix=True): it is made anew from the documents"
 
@@ -17,17 +17,19 @@ def _meta_key(key: bytes) -> str:
     return f"key {(kind + colon).decode(errors='replace')}{shown}"
 
 
-META_PLACE = Place("what the store says of itself", _meta_key)
+META_PLACE = DatabaseLabel("what the store says of itself", _meta_key)
 
 
-def table_places(name: str, number: int) -> dict[str, Place]:
+def table_labels(name: str, number: int) -> dict[str, DatabaseLabel]:
     """By database, and of what the store says of itself."""
     words = f"table {name!r}"
     return {
         META: META_PLACE,
-        words: Place(words, number_shown("log entry")),
-        log_db(number): Place(words, number_shown("log entry")),
-        index_db(number): Place(f"{words}, its index", lambda key: f"key {key.hex()}", CHECKING),
-        repeated_db(number): Place(f"{words}, the keys that a refill lays over", lambda key: f"key {key.hex()}"),
-        moved_db(number): Place(f"{words}, the order of its records", number_shown("log entry")),
+        words: DatabaseLabel(words, number_text("log entry")),
+        log_db(number): DatabaseLabel(words, number_text("log entry")),
+        index_db(number): DatabaseLabel(f"{words}, its index", lambda key: f"key {key.hex()}", CHECKING),
+        repeated_db(number): DatabaseLabel(
+            f"{words}, the keys that a refill lays over", lambda key: f"key {key.hex()}"
+        ),
+        moved_lines_db(number): DatabaseLabel(f"{words}, the order of its records", number_text("log entry")),
     }

@@ -13,7 +13,19 @@ from numpy.typing import NDArray
 
 from penstock.cache import Slots, bounds, first_size, roomy, roomy_size
 from penstock.gateway.versions.version_stamps import Stamps, is_lane, pair_of, unpaired
-from penstock.mapreduce import MANY, Codes, Column, Columns, Emissions, Kind, Plan, Reading, Yielded, lane_of, value_of
+from penstock.mapreduce import (
+    MANY,
+    Codes,
+    Column,
+    DecodedColumns,
+    DocumentFields,
+    Emissions,
+    FieldPlan,
+    LaneKind,
+    Yielded,
+    lane_of,
+    value_of,
+)
 from penstock.views import Key, Path, Where
 
 _INTS = tuple(
@@ -83,12 +95,12 @@ class SlotColumn:
     def put_one(self, slot: int, value: Any, keep: bool, used: int) -> None:
         """Set the value of one slot; `keep` keeps one that is no number."""
         lane, kind = lane_of(value)
-        self._fit(lane, lane, kind is not Kind.INT, used)
+        self._fit(lane, lane, kind is not LaneKind.INT, used)
         self.lane[slot] = lane
         if self.kind is not None:
             self.kind[slot] = kind
         self.objs.pop(slot, None)
-        if kind is Kind.BIG or (keep and kind is Kind.OTHER):
+        if kind is LaneKind.BIG or (keep and kind is LaneKind.OTHER):
             self.objs[slot] = value
 
     def take_one(self, slot: int) -> Any:
@@ -104,7 +116,7 @@ class SlotColumn:
         self.lane = _wide_enough(self.lane, low, high, used)
         if mixed and self.kind is None:
             self.kind = np.empty(self.lane.size, np.uint8)
-            self.kind[:used] = Kind.INT
+            self.kind[:used] = LaneKind.INT
 
     def take(self, slots: Slots) -> Column:
         """The values of these slots."""
@@ -186,7 +198,7 @@ class SlotEmissions:
         return 4 + self.values.cost()
 
 
-class Remembered:
+class PreviousColumns:
     """Gathered columns of some slots: what field views read, as of before a batch."""
 
     __slots__ = ("codes", "inputs", "where")
@@ -204,7 +216,7 @@ class TableMemory:
 
     __slots__ = ("_capacity", "_plan", "_room", "codes", "functions", "hi", "inputs", "lo", "where")
 
-    def __init__(self, capacity: int, plan: Plan, has_ts: bool, functions: list[str]) -> None:
+    def __init__(self, capacity: int, plan: FieldPlan, has_ts: bool, functions: list[str]) -> None:
         self._capacity = capacity
         self._plan = plan
         first = self._room = first_size(capacity)  # slots that the columns have place for that `fit` makes
@@ -255,7 +267,7 @@ class TableMemory:
             self.hi[slots] = stamps.hi
         self.lo[slots] = stamps.lo
 
-    def put_fields(self, slots: Slots, columns: Columns, at: NDArray[Any] | None, used: int) -> None:
+    def put_fields(self, slots: Slots, columns: DecodedColumns, at: NDArray[Any] | None, used: int) -> None:
         """Set what field views read of these slots, from the columns' documents `at` (None: all)."""
         for key, codes in columns.codes.items():
             self.codes[key].put(slots, codes if at is None else codes[at], used)
@@ -264,9 +276,9 @@ class TableMemory:
         for where, kept in columns.where.items():
             self.where[where][slots] = kept if at is None else kept[at]
 
-    def take_fields(self, slots: Slots) -> Remembered:
+    def take_fields(self, slots: Slots) -> PreviousColumns:
         """What field views read of these slots."""
-        return Remembered(
+        return PreviousColumns(
             {key: codes.lane[slots] for key, codes in self.codes.items()},
             {path: column.take(slots) for path, column in self.inputs.items()},
             {where: kept[slots] for where, kept in self.where.items()},
@@ -300,15 +312,15 @@ class TableMemory:
             if pairs.hi is not None:
                 self.hi[:used] = pairs.hi
 
-    def read(self, slot: int) -> Reading:
+    def read(self, slot: int) -> DocumentFields:
         """What field views read of one slot."""
-        return Reading(
+        return DocumentFields(
             [codes.lane.item(slot) for codes in self.codes.values()],
             [column.take_one(slot) for column in self.inputs.values()],
             [kept.item(slot) for kept in self.where.values()],
         )
 
-    def put_reading(self, slot: int, reading: Reading, used: int) -> None:
+    def put_reading(self, slot: int, reading: DocumentFields, used: int) -> None:
         """Set what field views read of one slot."""
         for codes, code in zip(self.codes.values(), reading.codes, strict=True):
             codes.put_one(slot, code, used)

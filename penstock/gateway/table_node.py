@@ -16,18 +16,30 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import GONE, PRESENT, DocLog, KeyCache, Lane, LogMark, Reader, Segment, Slots, Writer, same_document
-from penstock.gateway.cold_keys import Loader
-from penstock.gateway.generation_scan import TableSweep
-from penstock.gateway.intake.intake import REJECTED, Records, Report, TableBatch, take_in
-from penstock.gateway.lines.line_numbers import note_moved
+from penstock.cache import (
+    GONE,
+    PRESENT,
+    DocumentLog,
+    KeyCache,
+    Lane,
+    LogMark,
+    Reader,
+    Segment,
+    Slots,
+    Writer,
+    same_document,
+)
+from penstock.gateway.cold_keys import ColdKeyLoader
+from penstock.gateway.generation_scan import GenerationScan
+from penstock.gateway.intake.intake import REJECTED, IntakeReport, Records, TableBatch, take_in
+from penstock.gateway.lines.line_numbers import write_moved_lines
 from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
 from penstock.gateway.patches import Patcher
 from penstock.gateway.small_batch import FewForm
 from penstock.gateway.table_memory import TableMemory
-from penstock.gateway.versions.winners import Decision, Outcome, Stored, decide
-from penstock.gateway.view_deltas import Next, Telling
-from penstock.mapreduce import Decoder, FunctionMapper, Plan, Spaces, ViewNode, Writes
+from penstock.gateway.versions.winners import Decision, Outcome, StoredVersions, decide
+from penstock.gateway.view_deltas import ViewDeltas, WinningVersions
+from penstock.mapreduce import Decoder, FieldPlan, FunctionMapper, Spaces, ViewNode, Writes
 from penstock.views import FunctionMap, Merge, Table
 
 
@@ -35,16 +47,16 @@ class TableNode:
     """One table at work."""
 
     def __init__(
-        self, table: Table, number: int, views: Sequence[ViewNode], log: DocLog, spaces: Spaces, seed: int
+        self, table: Table, number: int, views: Sequence[ViewNode], log: DocumentLog, spaces: Spaces, seed: int
     ) -> None:
         self.table = table
         self.number = number
         self.views = tuple(views)
         self.log = log
         self.ts_kind: str | None = None
-        self.sweep: TableSweep | None = None  # while views on it are being built
+        self.build: GenerationScan | None = None  # while views on it are being built
         self.seed = seed  # of hashed keys
-        self.plan = Plan.of(table.key, table.ts, [v.view for v in views])
+        self.plan = FieldPlan.of(table.key, table.ts, [v.view for v in views])
         self._functions = [v.name for v in views if isinstance(v.view.map, FunctionMap)]
         self._start(spaces)
         self.patcher = Patcher(self) if table.merge is Merge.PATCH else None
@@ -55,8 +67,8 @@ class TableNode:
         self.decoder = Decoder(self.plan, spaces, self.seed, tellers)
         capacity = self.log.keys.map.capacity
         self.memory = TableMemory(capacity, self.plan, self.table.has_ts, self._functions)
-        self.loader = Loader(self)
-        self.telling = Telling(self)
+        self.loader = ColdKeyLoader(self)
+        self.deltas = ViewDeltas(self)
         self._few = FewForm(self)
 
     # -- memory
@@ -82,15 +94,15 @@ class TableNode:
 
     # -- a batch
 
-    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> Report:
+    def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> IntakeReport:
         """Take a batch."""
         few = self._few.process(reader, batch, writes)
-        if isinstance(few, Report):
+        if isinstance(few, IntakeReport):
             return few
         records, rejected = take_in(self, batch, few)
         outcome = np.empty(batch.n, np.uint8)
         outcome.fill(REJECTED)
-        report = Report(outcome, rejected)
+        report = IntakeReport(outcome, rejected)
         if not records.n:
             return report
         if self.patcher is not None:
@@ -106,16 +118,16 @@ class TableNode:
             self.commit(reader, self._next(batch, records, stored, decision), records, report, writes)
         return report
 
-    def look_up(self, reader: Reader, records: Records) -> tuple[Slots, Stored]:
+    def look_up(self, reader: Reader, records: Records) -> tuple[Slots, StoredVersions]:
         """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
         slots = self.slots_of(reader, records.k0, records.k1)
         return slots, self._stored(slots, self.table.has_ts)
 
-    def _stored(self, slots: Slots, stamped: bool) -> Stored:
+    def _stored(self, slots: Slots, stamped: bool) -> StoredVersions:
         """Return the facts stored of these slots, with ts if `stamped`. Tombstones count in tables with ts."""
         state = self.log.keys.state[slots]
         gone = (state & GONE).astype(bool) if self.table.has_ts else np.zeros(slots.size, bool)
-        return Stored((state & PRESENT).astype(bool), gone, self.memory.stamps(slots) if stamped else None)
+        return StoredVersions((state & PRESENT).astype(bool), gone, self.memory.stamps(slots) if stamped else None)
 
     def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
         """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
@@ -130,7 +142,7 @@ class TableNode:
         if not self.log.keys.room(keys):
             self.forget(keys)
 
-    def _decide(self, reader: Reader, records: Records, slots: Slots, stored: Stored) -> Decision:
+    def _decide(self, reader: Reader, records: Records, slots: Slots, stored: StoredVersions) -> Decision:
         docs, lines = records.doc, records.lines
 
         def same(i: int, j: int) -> bool:
@@ -175,7 +187,7 @@ class TableNode:
             out &= kept[at] == old.where[where]
         return out
 
-    def _next(self, batch: TableBatch, records: Records, stored: Stored, decision: Decision) -> Next:
+    def _next(self, batch: TableBatch, records: Records, stored: StoredVersions, decision: Decision) -> WinningVersions:
         winners = decision.winners
         docs, gone, stamps = records.doc, records.gone, records.stamps
         if winners.size < records.n:
@@ -187,7 +199,7 @@ class TableNode:
             gone = None
         lines = self._lines(batch, records, winners, docs)
         own = docs if gone is None else docs[~gone]
-        return Next(decision.slots, winners, gone, stamps, records.columns, own, lines, stored=stored)
+        return WinningVersions(decision.slots, winners, gone, stamps, records.columns, own, lines, stored=stored)
 
     def _lines(
         self, batch: TableBatch, records: Records, winners: NDArray[np.int64], docs: NDArray[np.int64]
@@ -210,25 +222,27 @@ class TableNode:
         """What goes along with lines that are copied; if `noted`, also when they were written."""
 
         def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
-            self.telling.carry(writer, parts, base)
+            self.deltas.carry(writer, parts, base)
             if noted:
-                note_moved(self.number, writer, parts, base)
+                write_moved_lines(self.number, writer, parts, base)
 
         return carried
 
-    def commit(self, reader: Reader, new: Next, records: Records, report: Report, writes: Writes) -> None:
+    def commit(
+        self, reader: Reader, new: WinningVersions, records: Records, report: IntakeReport, writes: Writes
+    ) -> None:
         """Tell the views, and leave the segment and what memory does after."""
         held = self.tell(reader, new, writes)
         report.held.update(int(records.at[new.records[i]]) for i in held)
 
-    def tell(self, reader: Reader, new: Next, writes: Writes) -> list[int]:
+    def tell(self, reader: Reader, new: WinningVersions, writes: Writes) -> list[int]:
         """The same without a report; the answer is which of the new versions some view holds."""
         log, memory = self.log, self.memory
         stored = new.stored or self._stored(new.slots, False)
         was = stored.present
         now = None if new.gone is None else ~new.gone
         writes.changed = True
-        held = self.telling.tell(reader, new, was, now, writes)
+        held = self.deltas.tell(reader, new, was, now, writes)
         left = 0 if new.gone is None else int(np.count_nonzero(new.gone))
         change = new.slots.size - left - int(np.count_nonzero(was)), 0
         if self.table.has_ts:

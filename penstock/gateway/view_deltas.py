@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import (
-    DocLog,
+    DocumentLog,
     Reader,
     Segment,
     Slots,
@@ -27,12 +27,12 @@ from penstock.cache import (
     unpack_document,
 )
 from penstock.gateway.lines.stored_lines import unwrap
-from penstock.gateway.table_memory import Remembered, TableMemory
+from penstock.gateway.table_memory import PreviousColumns, TableMemory
 from penstock.gateway.versions.version_stamps import Stamps
-from penstock.gateway.versions.winners import Stored
+from penstock.gateway.versions.winners import StoredVersions
 from penstock.mapreduce import (
     Column,
-    Columns,
+    DecodedColumns,
     DocumentContributions,
     Emissions,
     FieldMapper,
@@ -44,8 +44,8 @@ from penstock.mapreduce import (
     ViewNode,
     Writes,
     deltas_of,
+    emissions_db,
     emissions_row,
-    told_db,
 )
 from penstock.views import TS, Table, reach
 
@@ -54,7 +54,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class Place:
+class SegmentLines:
     """Lines of a segment that are gone through, and those of documents among them, by their places in it."""
 
     base: int
@@ -64,36 +64,36 @@ class Place:
 
 
 @dataclass(slots=True)
-class Next:
+class WinningVersions:
     """The versions that win: their slots, what they came with, and their documents' columns."""
 
     slots: Slots
     records: Index  # which record of the batch each is
     gone: Mask | None  # which are deletions
     stamps: Stamps | None
-    columns: Columns
+    columns: DecodedColumns
     docs: Index  # of those that are not deletions: their place in `columns`, ascending
     lines: list[bytes]
-    places: list[Place] | None = None  # where they stand, if they are in the log already
+    places: list[SegmentLines] | None = None  # where they stand, if they are in the log already
     remember: Callable[[Writer, ViewNode, Emissions], None] | None = None  # how, if not with the next segment
-    stored: Stored | None = None  # of their keys, where that was looked up already
+    stored: StoredVersions | None = None  # of their keys, where that was looked up already
 
 
-class Teller(Protocol):
+class DeltaTable(Protocol):
     """What telling needs of a table's node."""
 
     table: Table
     views: tuple[ViewNode, ...]
-    log: DocLog
+    log: DocumentLog
     memory: TableMemory
 
     @property
-    def sweep(self) -> Swept | None:
+    def build(self) -> ScannedViews | None:
         """What views that are being built were told of, while there are any."""
         ...
 
 
-class Swept(Protocol):
+class ScannedViews(Protocol):
     """What views that are being built were told of."""
 
     def told(self, records: Index) -> Mask:
@@ -139,26 +139,26 @@ def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple
 
 
 @dataclass(slots=True)
-class _Sides:
+class _DeltaSides:
     """A batch as views see it: which of the new versions had a document before, and which have one now."""
 
-    new: Next
+    new: WinningVersions
     was: Index
     now: Index
-    old: Remembered | None
+    old: PreviousColumns | None
     keys: SourceKeys | None  # those of the new versions, where a view keeps contributions
 
 
-class Telling:
+class ViewDeltas:
     """Tells the views of one table."""
 
-    def __init__(self, node: Teller) -> None:
+    def __init__(self, node: DeltaTable) -> None:
         self._node = node
         self.held: dict[str, dict[int, Pairs]] = {view.name: {} for view in node.views}
         self._fields = any(isinstance(view.mapper, FieldMapper) for view in node.views)
         self._keeps = any(view.keeps for view in node.views)
 
-    def tell(self, reader: Reader, new: Next, was: Mask, now: Mask | None, writes: Writes) -> list[int]:
+    def tell(self, reader: Reader, new: WinningVersions, was: Mask, now: Mask | None, writes: Writes) -> list[int]:
         """Tell all views; the answer is which of the new versions some view holds."""
         node = self._node
         at = was.nonzero()[0]
@@ -166,28 +166,28 @@ class Telling:
         if self._fields:
             old = node.memory.take_fields(new.slots if at.size == new.slots.size else new.slots[at])
         keys = self.keys_of(new) if self._keeps else None
-        sides = _Sides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
-        part = sides if node.sweep is None else self._told_sides(sides, node.sweep)
+        sides = _DeltaSides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
+        part = sides if node.build is None else self._scan_sides(sides, node.build)
         held: set[int] = set()
         for view in node.views:
             held.update(self._tell(reader, view, sides if view.building is None else part, writes))
         return sorted(held)
 
-    def tell_of(self, reader: Reader, new: Next, views: Sequence[ViewNode], writes: Writes) -> None:
+    def tell_of(self, reader: Reader, new: WinningVersions, views: Sequence[ViewNode], writes: Writes) -> None:
         """Tell these views of documents that are in the log already, and of which they were not told yet."""
         none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
         keys = self.keys_of(new) if any(view.keeps for view in views) else None
-        sides = _Sides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
+        sides = _DeltaSides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
         for view in views:
             self._tell(reader, view, sides, writes)
 
-    def tell_again(self, reader: Reader, new: Next, view: ViewNode, writes: Writes) -> list[int]:
+    def refresh_view(self, reader: Reader, new: WinningVersions, view: ViewNode, writes: Writes) -> list[int]:
         """Tell one view of documents that it was told of, as they are; which of them it holds."""
         every, old = np.arange(new.slots.size), self._node.memory.take_fields(new.slots)
         keys = self.keys_of(new) if view.keeps else None
-        return self._tell(reader, view, _Sides(new, every, every, old, keys), writes)
+        return self._tell(reader, view, _DeltaSides(new, every, every, old, keys), writes)
 
-    def _tell(self, reader: Reader, view: ViewNode, sides: _Sides, writes: Writes) -> list[int]:
+    def _tell(self, reader: Reader, view: ViewNode, sides: _DeltaSides, writes: Writes) -> list[int]:
         """Tell one view; which of the new versions it holds."""
         new, held = sides.new, self.held[view.name]
         own = {i: held[slot] for i, slot in enumerate(new.slots.tolist()) if slot in held} if held else {}
@@ -205,16 +205,16 @@ class Telling:
         view.advance(reader, deltas.plus, deltas.minus, writes)
         return list(deltas.kept)
 
-    def _told_sides(self, sides: _Sides, sweep: Swept) -> _Sides:
+    def _scan_sides(self, sides: _DeltaSides, sweep: ScannedViews) -> _DeltaSides:
         """The same for views that are being built: a document that they were not told of has nothing to take back."""
         slots = sides.new.slots[sides.was]
         told = sweep.told(self._node.log.records(slots))
         if told.all():
             return sides
         old = None if sides.old is None else self._node.memory.take_fields(slots[told])
-        return _Sides(sides.new, sides.was[told], sides.now, old, sides.keys)
+        return _DeltaSides(sides.new, sides.was[told], sides.now, old, sides.keys)
 
-    def keys_of(self, new: Next) -> SourceKeys:
+    def keys_of(self, new: WinningVersions) -> SourceKeys:
         """The keys of the new versions."""
         lane, hashed = self._node.log.keys.map.lanes(new.slots)
         text: NDArray[np.object_] | None = None
@@ -230,7 +230,7 @@ class Telling:
     # -- maps
 
     @staticmethod
-    def _by_fields(view: ViewNode, mapper: FieldMapper, sides: _Sides, held: Collection[int]) -> SourceChange:
+    def _by_fields(view: ViewNode, mapper: FieldMapper, sides: _DeltaSides, held: Collection[int]) -> SourceChange:
         """Map versions by fields; those before are mapped again from memory, unless a held row speaks for them."""
         new, old = sides.new, sides.old
         assert old is not None
@@ -240,7 +240,7 @@ class Telling:
         holds = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
         return SourceChange(now, before, holds, lambda i: view.pairs_of(before.of_document(i)))
 
-    def _by_function(self, view: ViewNode, sides: _Sides, writes: Writes) -> SourceChange:
+    def _by_function(self, view: ViewNode, sides: _DeltaSides, writes: Writes) -> SourceChange:
         """Take the emissions that came with the columns, and leave them; those before are remembered."""
         new, memory = sides.new, self._node.memory.functions[view.name]
         emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
@@ -265,28 +265,28 @@ class Telling:
         self.remember(view, new, row.take_or_none(place), writes)
         return change
 
-    def remember(self, view: ViewNode, new: Next, emissions: Emissions, writes: Writes) -> None:
+    def remember(self, view: ViewNode, new: WinningVersions, emissions: Emissions, writes: Writes) -> None:
         log, memory = self._node.log, self._node.memory.functions[view.name]
         remember = new.remember
         if remember is not None:
             writes.during.append(lambda writer: remember(writer, view, emissions))
         elif new.places is None:
-            self.write_told(view, emissions, writes)
+            self.write_emissions(view, emissions, writes)
         else:
-            writes.during.append(lambda writer: _add_told(writer, view, new.places or (), emissions))
+            writes.during.append(lambda writer: _remember_emissions(writer, view, new.places or (), emissions))
         writes.after.append(lambda: memory.put(new.slots, emissions, log.keys.map.used))
 
-    def write_told(self, view: ViewNode, row: Emissions, writes: Writes) -> None:
+    def write_emissions(self, view: ViewNode, row: Emissions, writes: Writes) -> None:
         """Leave the row of what a function yielded for the documents of the next segment."""
         key = record_key(self._node.log.mark.tail)
-        writes.puts.append((told_db(view.number), [(key, emissions_row(key, row, view.groups))]))
+        writes.puts.append((emissions_db(view.number), [(key, emissions_row(key, row, view.groups))]))
 
     # -- holding
 
     def hold(
         self,
         view: ViewNode,
-        new: Next,
+        new: WinningVersions,
         told: dict[int, Pairs],
         reasons: dict[int, Hold],
         freed: Sequence[int],
@@ -325,12 +325,12 @@ class Telling:
             joined = Emissions.join([told.take(at) for told, (_, at) in zip(blocks, parts, strict=True)])
             if joined.documents:
                 key = record_key(base)
-                writer.put_many(told_db(view.number), [(key, emissions_row(key, joined, view.groups))])
+                writer.put_many(emissions_db(view.number), [(key, emissions_row(key, joined, view.groups))])
 
 
-def _add_told(writer: Writer, view: ViewNode, places: Sequence[Place], emissions: Emissions) -> None:
+def _remember_emissions(writer: Writer, view: ViewNode, places: Sequence[SegmentLines], emissions: Emissions) -> None:
     """Remember what a function yielded for documents in the log: the rows of their segments reach so much further."""
-    db, first = told_db(view.number), 0
+    db, first = emissions_db(view.number), 0
     keys = [record_key(place.base) for place in places]
     for key, place in zip(keys, places, strict=True):
         own = emissions.take(np.arange(first, first + place.at.size))

@@ -2,10 +2,10 @@
 
 from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
 from penstock.generations.agreement import agrees
-from penstock.generations.build import build_few
-from penstock.generations.build_progress import AT_ONCE, STEP, Swept, Switch, swept_by
-from penstock.generations.build_thread import Sweeper, Turn
-from penstock.generations.generation_numbers import Concert, concerted
+from penstock.generations.build import build_small_change
+from penstock.generations.build_progress import AT_ONCE, STEP, BuildProgress, Switch, take_build_step
+from penstock.generations.build_thread import BuildThread, Turn
+from penstock.generations.generation_numbers import GenerationNumbers, agree_numbers
 from penstock.generations.preview import preview_of
 from penstock.generations.refill import Progressed, Refilled, Refilling, begin, not_meant
 from penstock.generations.refill_steps import refill_step
@@ -14,22 +14,22 @@ __all__ = [
     "AT_ONCE",
     "MEMORY",
     "STEP",
-    "Concert",
+    "BuildProgress",
+    "BuildThread",
+    "GenerationNumbers",
     "Migrate",
     "Progressed",
     "Refilled",
     "Refilling",
-    "Sweeper",
-    "Swept",
     "Switch",
     "Turn",
+    "agree_numbers",
     "agrees",
     "begin",
-    "build_few",
-    "concerted",
+    "build_small_change",
     "core_on",
     "not_meant",
     "preview_of",
     "refill_step",
-    "swept_by",
+    "take_build_step",
 ]

@@ -12,20 +12,20 @@ from penstock.core import (
     Core,
     Exchange,
     Settings,
+    database_labels,
     described,
     identity_of,
     must_be_alone,
     must_be_partition,
     must_be_sound,
-    places_of,
     read_catalog,
     read_state,
     write_built,
     write_catalog,
 )
 from penstock.generations.agreement import begun, compared, created, refused
-from penstock.generations.build import Sweep
-from penstock.generations.generation_numbers import Concert
+from penstock.generations.build import GenerationBuild
+from penstock.generations.generation_numbers import GenerationNumbers
 from penstock.generations.refill import without_leftover
 from penstock.views import App, Changed
 
@@ -43,15 +43,15 @@ def core_on(
     seed: int | None,
     migrate: Migrate,
     parting: Exchange | None = None,
-    concert: Concert | None = None,
+    concert: GenerationNumbers | None = None,
 ) -> Core:
     """Make the nodes of a store that this writer has opened. Close the store on an error."""
     try:
         if isinstance(store, LmdbStore):
             must_be_sound(store, store.folder)
-        with naming(lambda: places_of(None)):
+        with naming(lambda: database_labels(None)):
             changed = _agree(app, store, path, seed, migrate, parting, concert)
-        core = Core(app, store, settings, path, parting=parting, begin_build=Sweep)
+        core = Core(app, store, settings, path, parting=parting, begin_build=GenerationBuild)
         core.changed = changed
         core.begin_epoch()
     except BaseException:
@@ -67,7 +67,7 @@ def _agree(
     seed: int | None,
     migrate: Migrate,
     parting: Exchange | None,
-    concert: Concert | None,
+    concert: GenerationNumbers | None,
 ) -> tuple[Changed, ...]:
     """Adapt the store's catalog to this app, or refuse it. Return the views that must be built or dropped."""
     with store.write() as writer:
@@ -76,7 +76,7 @@ def _agree(
         else:
             own = identity_of(parting.ranges, parting.here)
             known = must_be_partition(writer, path, parting.ranges, parting.here)
-        _must_say(writer, known)
+        _check_catalog(writer, known)
         if known is None:
             wanted, numbers = (described(app), None) if concert is None else (concert.wanted, concert.numbers)
             write_catalog(writer, created(app.name, wanted, seed, numbers, own))
@@ -97,7 +97,7 @@ def _agree(
         return tuple(agreement.changes.values())
 
 
-def _must_say(writer: Writer, known: Catalog | None) -> None:
+def _check_catalog(writer: Writer, known: Catalog | None) -> None:
     """Raise StoreDamaged if the store has rows but no catalog, or has lost its digests."""
     if isinstance(writer, LmdbWriter):
         if known is None and not writer.empty:

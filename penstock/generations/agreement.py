@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
-from penstock.core import FORMAT, Built, Catalog, Described, Entry, Identity, Next
+from penstock.core import FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
 from penstock.mapreduce import view_dbs
 from penstock.views import Changed, Kind, difference
 
@@ -96,15 +96,15 @@ def created(
     wanted: Mapping[str, Described],
     seed: int | None,
     numbers: Mapping[str, int] | None = None,
-    partition: Identity | None = None,
+    partition: PartitionIdentity | None = None,
 ) -> Catalog:
     """Make the catalog of an empty store; `seed` is for the hashes of keys, and is random by default."""
     known = numbers or {}
-    entries = {name: Entry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
+    entries = {name: CatalogEntry(known.get(name, i), d) for i, (name, d) in enumerate(wanted.items(), 1)}
     return Catalog(FORMAT, app, secrets.randbits(63) if seed is None else seed, entries, partition=partition)
 
 
-def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, Built | None]:
+def begun(reader: Reader, known: Catalog, agreement: Agreement, position: int) -> tuple[Catalog, BuildState | None]:
     """Return the catalog that serves the app, and the progress of the build (None if there is none to begin)."""
     if agreement.goes_on:
         return known, None
@@ -122,17 +122,17 @@ class _Beginning:
         self._position = position
         self._last = known.highest()
         self._trash: list[str] = []
-        self.built: Built | None = None
+        self.built: BuildState | None = None
 
     def catalog(self) -> Catalog:
         """Return the catalog with the next generations."""
         known, changes = self._known, self._agreement.changes
-        entries: dict[str, Entry] = {}
+        entries: dict[str, CatalogEntry] = {}
         for name, entry in known.entries.items():
             own = entry
             if entry.next is not None:  # begun for another app
                 self._throw_away(entry.next.number)
-                own = Entry(entry.number, entry.definition, entry.as_of)
+                own = CatalogEntry(entry.number, entry.definition, entry.as_of)
             if name in changes:
                 self._changed(entries, name, own)
             else:
@@ -142,12 +142,12 @@ class _Beginning:
             if name in known.entries:
                 continue
             if name in changes:
-                self._changed(entries, name, Entry(0, {}))
+                self._changed(entries, name, CatalogEntry(0, {}))
             else:
-                entries[name] = Entry(self._number(name), definition)
+                entries[name] = CatalogEntry(self._number(name), definition)
         since = dict(self._spans(entries)) if any(e.next is not None for e in entries.values()) else None
         if since is not None:
-            self.built = Built(documents={name: first for name, (first, _) in since.items()})
+            self.built = BuildState(documents={name: first for name, (first, _) in since.items()})
         return msgspec.structs.replace(
             known, entries=entries, last=self._last, since=since, trash=(*known.trash, *self._trash)
         )
@@ -162,7 +162,7 @@ class _Beginning:
         if number:
             self._trash += view_dbs(number)
 
-    def _changed(self, entries: dict[str, Entry], name: str, entry: Entry) -> None:
+    def _changed(self, entries: dict[str, CatalogEntry], name: str, entry: CatalogEntry) -> None:
         """Make the entry of a view to build or drop. Without documents the change is complete at once.
 
         In a partitioned store the change is complete only after all partitions have it.
@@ -172,11 +172,15 @@ class _Beginning:
         if alone and not any(self._has_documents(d) for d in (entry.definition, definition) if d):
             self._throw_away(entry.number)
             if definition is not None:
-                entries[name] = Entry(self._number(name), definition)
+                entries[name] = CatalogEntry(self._number(name), definition)
         elif definition is not None or entry.number:
-            following = Next(0, {"kind": "view"}) if definition is None else Next(self._number(name), definition)
+            following = (
+                NextGeneration(0, {"kind": "view"})
+                if definition is None
+                else NextGeneration(self._number(name), definition)
+            )
             as_of = self._position if entry.as_of is None and entry.number else entry.as_of
-            entries[name] = Entry(entry.number, entry.definition, as_of, following)
+            entries[name] = CatalogEntry(entry.number, entry.definition, as_of, following)
 
     def _table_of(self, definition: Described) -> str:
         wanted, known = self._agreement.wanted, self._known.entries
@@ -189,7 +193,7 @@ class _Beginning:
         entry = self._known.entries.get(self._table_of(definition))
         return entry is not None and read_mark(self._reader, entry.number).tail > 0
 
-    def _spans(self, entries: dict[str, Entry]) -> Iterator[tuple[str, tuple[int, int]]]:
+    def _spans(self, entries: dict[str, CatalogEntry]) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield, for each table with views to build, its first record and the end of its log."""
         sources = {e.next.definition["source"] for e in entries.values() if e.next is not None and e.next.number}
         for name, entry in entries.items():

@@ -19,50 +19,50 @@ import msgspec
 
 from penstock.cache import Writer, decode_key
 from penstock.core import (
-    Built,
-    State,
+    BuildState,
+    StateRow,
     built_of,
+    parent_views,
     switched,
-    told_by_rows,
     write_built,
     write_catalog,
     write_hidden,
     write_state,
 )
-from penstock.gateway import TableNode, TableSweep
+from penstock.gateway import GenerationScan, TableNode
 from penstock.generations.build_progress import AT_ONCE
-from penstock.mapreduce import Building, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
+from penstock.mapreduce import HiddenGeneration, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
 from penstock.views import Row
 
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["Sweep", "build_few"]
+__all__ = ["GenerationBuild", "build_small_change"]
 
 
-class Sweep:
+class GenerationBuild:
     """The remaining work of a build until readers see the next generations."""
 
     def __init__(
-        self, core: Core, built: Built, tables: Mapping[str, TableNode], views: Mapping[str, ViewNode]
+        self, core: Core, built: BuildState, tables: Mapping[str, TableNode], views: Mapping[str, ViewNode]
     ) -> None:
         catalog = core.catalog
         self._core = core
         self.built = built
         for name, entry in catalog.entries.items():
             if entry.next is not None and entry.next.number:
-                views[name].building = Building()
+                views[name].building = HiddenGeneration()
         for name, (first, since) in (catalog.since or {}).items():
-            tables[name].sweep = TableSweep(built.documents.get(name, first), since)
+            tables[name].build = GenerationScan(built.documents.get(name, first), since)
         self.owed = 0  # rows to map before the next writes, because as many arrived since the last step
-        self._sources = told_by_rows(catalog)
+        self._sources = parent_views(catalog)
         for name in self._sources:
             self._set_until(views[name], built.rows.get(name, (b"", 0))[0])
 
     def step(self, limit: int) -> None:
         """Run the next step, for about `limit` documents or rows."""
         for name, node in self._core.tables.items():
-            if node.sweep is not None and not node.sweep.done:
+            if node.build is not None and not node.build.done:
                 self._documents(name, node, limit)
                 return
         for name in self._sources:
@@ -78,13 +78,13 @@ class Sweep:
             self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
         ):
             return False
-        return all(node.sweep is None or node.sweep.done for node in self._core.tables.values())
+        return all(node.build is None or node.build.done for node in self._core.tables.values())
 
     # -- telling
 
     def _documents(self, name: str, node: TableNode, limit: int) -> None:
         """Apply the next documents of a table to the views on it."""
-        sweep, writes = node.sweep, Writes()
+        sweep, writes = node.build, Writes()
         assert sweep is not None, "there are views on it that are being built"
         with self._core.store.write() as writer:
             cursor, n = sweep.step(node, writer, limit, writes)
@@ -123,11 +123,11 @@ class Sweep:
             if child.building is not None:
                 child.building.until, child.building.ahead = until, 0
 
-    def _write(self, writer: Writer, writes: Writes, built: Built) -> State:
+    def _write(self, writer: Writer, writes: Writes, built: BuildState) -> StateRow:
         write_built(writer, built)
         return write_hidden(self._core, writer, writes)
 
-    def _committed(self, writes: Writes, built: Built, state: State, told: int) -> None:
+    def _committed(self, writes: Writes, built: BuildState, state: StateRow, told: int) -> None:
         writes.committed()
         self.built, self._core.state = built, state
         self._core.told += told
@@ -144,11 +144,11 @@ class Sweep:
             write_state(writer, state)
         core.state = state
         core.take_catalog(catalog, row)
-        core.sweep, core.switched = None, state.position
+        core.build, core.switched = None, state.position
         for view in core.views.values():
             view.building = None
         for table in core.tables.values():
-            table.sweep = None
+            table.build = None
 
 
 def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:
@@ -157,11 +157,11 @@ def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:
     return RowDelta(key, group, None, Row(group, codec.result(state)))
 
 
-def build_few(core: Core) -> None:
+def build_small_change(core: Core) -> None:
     """Finish a small build at once."""
-    if core.sweep is None:
+    if core.build is None:
         return
     with core.store.read() as reader:
         done, total = built_of(reader, core.catalog)
-    while core.sweep is not None and total - done <= AT_ONCE:
-        core.sweep_step(AT_ONCE)
+    while core.build is not None and total - done <= AT_ONCE:
+        core.build_step(AT_ONCE)

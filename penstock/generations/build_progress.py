@@ -13,7 +13,7 @@ from penstock.core import built_of, finished, write_catalog
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["AT_ONCE", "STEP", "Swept", "Switch", "swept_by"]
+__all__ = ["AT_ONCE", "STEP", "BuildProgress", "Switch", "take_build_step"]
 
 Switch = Literal["switch", "finish"]
 """"switch" makes the next generation current. "finish" drops the former one, after all partitions have switched."""
@@ -25,7 +25,7 @@ AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class BuildProgress:
     """The progress of a partition: it has a step left, waits for others to switch, or has switched before others.
 
     `done` of `total` documents and rows are built; `told` counts those built since the partition was opened. `switched`
@@ -50,29 +50,29 @@ class Swept:
         return [self.more, self.waits, self.done, self.total, self.told, self.switched, self.unfinished]
 
 
-def swept_by(core: Core, limit: int | None, switch: Switch | None = None) -> Swept:
+def take_build_step(core: Core, limit: int | None, switch: Switch | None = None) -> BuildProgress:
     """Run one step in a partition: build about `limit` documents or rows, or take part in the switch.
 
     Rows that arrived ahead of the build are built too. Without either argument it only reports the progress.
     """
     if switch == "switch":
-        if core.sweep is not None and core.sweep.waits:
-            core.between(core.sweep.switch)
+        if core.build is not None and core.build.waits:
+            core.between(core.build.switch)
     elif switch == "finish":
         if core.catalog.unfinished is not None:
             core.between(lambda: _finish(core))
     elif limit is not None:
-        core.sweep_step(limit)
+        core.build_step(limit)
         while behind := core.behind:
-            core.sweep_step(min(behind, STEP))
-    sweep = core.sweep
+            core.build_step(min(behind, STEP))
+    sweep = core.build
     waits = sweep is not None and sweep.waits
     done = total = 0
     if sweep is not None:
         with core.store.read() as reader:
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None
-    return Swept(core.has_step, waits, done, total, core.told, core.switched, unfinished)
+    return BuildProgress(core.has_step, waits, done, total, core.told, core.switched, unfinished)
 
 
 def _finish(core: Core) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.cache import Closed, ForkedStore, said
+from penstock.cache import Closed, ForkedStore, error_text
 
-__all__ = ["Pace", "Sweeper", "Turn"]
+__all__ = ["BuildPace", "BuildThread", "Turn"]
 
 _IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds of a step: idle, beside writers, beside long batches
 _REST = 3.5  # writers get this many times the length of a step
@@ -38,10 +38,10 @@ class Turn:
     busy: bool
 
 
-class Pace:
+class BuildPace:
     """The size of the next step and the pause before it, computed from the last step.
 
-    >>> pace = Pace()
+    >>> pace = BuildPace()
     >>> pace.after(Turn(True, took=0.02, waited=0.01, busy=True))
     >>> pace.limit, round(pace.pause, 3)
     (102, 0.06)
@@ -59,22 +59,22 @@ class Pace:
         self.pause = max(0.0, turn.took * _REST - turn.waited) if turn.busy else 0.0
 
 
-class Sweeping(Protocol):
+class BuildingEngine(Protocol):
     """The engine, as the thread uses it."""
 
-    def sweep_once(self, limit: int) -> Turn:
+    def build_once(self, limit: int) -> Turn:
         """Run one step."""
         ...
 
-    def sweep_failed(self, why: str | None) -> None:
+    def build_failure(self, why: str | None) -> None:
         """Record the failure of the last step, or None if it succeeded."""
         ...
 
 
-class Sweeper:
+class BuildThread:
     """The build thread. It runs until the build is complete or until `close`, and keeps no engine alive."""
 
-    def __init__(self, engine: Sweeping, wait: Callable[[float], bool] | None = None) -> None:
+    def __init__(self, engine: BuildingEngine, wait: Callable[[float], bool] | None = None) -> None:
         self._engine = weakref.ref(engine)
         self._ended = threading.Event()
         self._wait = wait or self._ended.wait
@@ -88,19 +88,19 @@ class Sweeper:
             self._thread.join()
 
     def _run(self) -> None:
-        pace, again = Pace(), _AGAIN
+        pace, again = BuildPace(), _AGAIN
         while not self._ended.is_set():
             engine = self._engine()
             if engine is None:
                 return
             try:
-                turn = engine.sweep_once(pace.limit)
-                engine.sweep_failed(None)
+                turn = engine.build_once(pace.limit)
+                engine.build_failure(None)
             except (Closed, ForkedStore):
                 return
             except Exception as error:
                 _log.exception("views could not be built further; it is tried again in %d s", again)
-                engine.sweep_failed(said(error))
+                engine.build_failure(error_text(error))
                 pause, again = again, min(2 * again, _LONGEST)
             else:
                 if not turn.more:

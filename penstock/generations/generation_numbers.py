@@ -18,11 +18,11 @@ from penstock.core import Catalog, Described, described
 from penstock.generations.agreement import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
 
-__all__ = ["Concert", "concerted"]
+__all__ = ["GenerationNumbers", "agree_numbers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Concert:
+class GenerationNumbers:
     """The definitions of an app, the number of each in all partitions, and the views that all begin to build."""
 
     wanted: dict[str, Described]
@@ -41,9 +41,9 @@ def _written(catalog: Catalog, wanted: Iterable[str]) -> dict[str, int]:
     return {name: catalog.entries[name].written for name in wanted if name in catalog.entries}
 
 
-def concerted(
+def agree_numbers(
     app: App, catalogs: Sequence[Catalog | None], refuse: bool = False
-) -> tuple[Concert, tuple[Changed, ...]]:
+) -> tuple[GenerationNumbers, tuple[Changed, ...]]:
     """Return the builds that all partitions begin for an app, and every view that is built for it.
 
     Raise DefinitionChanged if a table changed, or, with `refuse`, if anything changed.
@@ -59,14 +59,14 @@ def concerted(
     numbers = [_written(catalog, wanted) for catalog in known]
     under_way = all(agrees(catalog, wanted) for catalog in known)
     if under_way and all(own == numbers[0] for own in numbers):
-        return Concert(wanted, numbers[0] if numbers else {}), tuple(changes.values())
+        return GenerationNumbers(wanted, numbers[0] if numbers else {}), tuple(changes.values())
     unlike = [name for name in wanted if len({own.get(name) for own in numbers}) > 1]
     return _begun(wanted, known, changes, unlike), tuple(changes.values())
 
 
 def _begun(
     wanted: dict[str, Described], known: Sequence[Catalog], changes: dict[str, Changed], unlike: Sequence[str]
-) -> Concert:
+) -> GenerationNumbers:
     """Begin to build all views that changed in some partition or differ in number, and the views on these."""
     last = max(catalog.highest() for catalog in known)
     out: dict[str, Changed] = {name: own for name, own in changes.items() if own.kind is Kind.DROPPED}
@@ -79,4 +79,4 @@ def _begun(
             anew = True
         last += anew
         numbers[name] = last if anew or entry is None else entry.number
-    return Concert(wanted, numbers, out)
+    return GenerationNumbers(wanted, numbers, out)

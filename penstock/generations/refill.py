@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cache import DocLog, Limits, PenstockError, Reader, Writer, read_mark, segments_at
+from penstock.cache import DocumentLog, Limits, PenstockError, Reader, Writer, read_mark, segments_at
 from penstock.core import (
     Catalog,
-    Ready,
     Refill,
-    State,
+    RefillSwitch,
+    StateRow,
     added,
     databases_of,
     hidden_transaction,
     is_ready,
     read_catalog,
-    read_note,
+    read_spout_state,
     read_state,
     switch_refill,
     without_filling,
@@ -50,7 +50,7 @@ from penstock.gateway import (
     repeated_db,
     repeated_keys,
 )
-from penstock.mapreduce import Building, Writes
+from penstock.mapreduce import HiddenGeneration, Writes
 from penstock.views import Position
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def switch(core: Core, first: int) -> int:
     if refill is not None and is_ready(core.catalog) and refill.first == first:
         with core.store.write() as writer:
             switch_refill(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
-        core.relearn()
+        core.reload()
     return core.state.position
 
 
@@ -159,7 +159,7 @@ class Refilling:
         if catalog is None or refill is None or catalog.seed != core.catalog.seed:
             raise not_meant(path)
         self._there: Catalog = catalog
-        self._said: State = read_state(fresh)
+        self._said: StateRow = read_state(fresh)
         self._refill: Refill = refill
         self._cursor = dict(refill.since)
         self._views = {view.name: view for view in core.app.views() if view.table.name in refill.since}
@@ -239,7 +239,7 @@ class Refilling:
         self._pairs.append((QUARANTINE, rejects_db(first)))
 
     def _unheld(self, held: dict[str, int]) -> dict[str, int]:
-        labels = {Building.label(name) for name in self._views}
+        labels = {HiddenGeneration.label(name) for name in self._views}
         return {name: n for name, n in held.items() if name not in labels}
 
     def _note(self, catalog: Catalog) -> None:
@@ -263,13 +263,15 @@ class Refilling:
     def wake(self) -> None:
         """Make the nodes of the copied tables and views, which apply the records since the start of the refill."""
         core = self._core
-        held = {Building.label(name): self._said.held_groups.get(name, 0) for name in self._views}
+        held = {HiddenGeneration.label(name): self._said.held_groups.get(name, 0) for name in self._views}
         state = msgspec.structs.replace(core.state, held_groups=added(core.state.held_groups, held))
         with core.store.write() as writer:
             write_state(writer, state)
             for name in self._refill.since:
                 mark = read_mark(self._fresh, self._there.entries[name].number)
-                DocLog(self._refill.filling[name], core.app.table_of(name).has_ts, 1, Limits()).put_mark(writer, mark)
+                DocumentLog(self._refill.filling[name], core.app.table_of(name).has_ts, 1, Limits()).put_mark(
+                    writer, mark
+                )
         core.state = state
         kinds = {name: kind for name, kind in self._said.ts.items() if name in self._refill.since}
         refill = msgspec.structs.replace(self._refill, kinds={**core.state.ts, **kinds})
@@ -334,7 +336,7 @@ class Refilling:
                 raise PenstockError("a rejected record of the other store is damaged; run the backfill again")
         sources, notes = self._sources()
         untimed = tuple(name for name in self._refill.since if not self._core.app.table_of(name).has_ts)
-        ready = Ready(sources, notes, self._said.rejected, untimed)
+        ready = RefillSwitch(sources, notes, self._said.rejected, untimed)
         refill = msgspec.structs.replace(self._refill, ready=ready)
         self._note(msgspec.structs.replace(self._core.catalog, refill=refill))
         return refill.answer()
@@ -348,7 +350,7 @@ class Refilling:
             connects = self._refill.sources.get(source, 0) <= offset
             out[source] = max(offset, now.get(source, 0)) if connects else offset
             if out[source] == offset:
-                notes[source] = offset, read_note(self._fresh, source)
+                notes[source] = offset, read_spout_state(self._fresh, source)
         return out, notes
 
 

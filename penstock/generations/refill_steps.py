@@ -64,7 +64,7 @@ def _wake(core: Core) -> None:
     _run(core).wake()
 
 
-def _behind(core: Core) -> int:
+def _records_behind(core: Core) -> int:
     return _run(core).behind()
 
 
@@ -96,7 +96,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "open": _open,
     "copy": _copy,
     "wake": _wake,
-    "behind": _behind,
+    "behind": _records_behind,
     "carry": _carry,
     "repeat": _repeat,
     "ready": _ready,

@@ -3,7 +3,7 @@
 from penstock.kafka.address import CLIENTS, Address, address_of
 from penstock.kafka.client_choice import Client, broker, connect
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocol import MARK, Broker, Chunk, Fields, Producer, Reader, Topic
+from penstock.kafka.protocol import MARK, Broker, Chunk, Fields, KafkaReader, Producer, Topic
 from penstock.kafka.retry import until_ready
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "Client",
     "Fields",
     "KafkaFault",
+    "KafkaReader",
     "OffsetLost",
     "Producer",
-    "Reader",
     "Topic",
     "address_of",
     "broker",

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.cache import MissingExtra
 from penstock.kafka.address import CLIENTS, Address
-from penstock.kafka.protocol import Broker, Producer, Reader
+from penstock.kafka.protocol import Broker, KafkaReader, Producer
 
 _MODULES: dict[str, str] = dict(zip(CLIENTS, ("kafka", "confluent_kafka"), strict=True))
 _EXTRAS: dict[str, tuple[str, str]] = {
@@ -23,7 +23,7 @@ class Client(Protocol):
         """Connect to the brokers of the topic."""
         ...
 
-    def reader(self, address: Address, lean: bool = False) -> Reader:
+    def reader(self, address: Address, lean: bool = False) -> KafkaReader:
         """Open a reader of the topic. A `lean` one keeps no timestamps, and of JSON objects only the values."""
         ...
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocol import Broker, Chunk, Fields, Producer, Reader, Topic, are_plain, refused
+from penstock.kafka.protocol import Broker, Chunk, Fields, KafkaReader, Producer, Topic, are_plain, refused
 
 ck: Any = importlib.import_module("confluent_kafka")
 admin: Any = importlib.import_module("confluent_kafka.admin")
@@ -128,7 +128,7 @@ class ConfluentClient:
         """Connect to the brokers."""
         return ConfluentBroker(address)
 
-    def reader(self, address: Address, lean: bool = False) -> Reader:
+    def reader(self, address: Address, lean: bool = False) -> KafkaReader:
         """Open a reader."""
         return ConfluentReader(address, lean)
 
@@ -363,11 +363,11 @@ class ConfluentProducer:
                 try:
                     produce(topic, value, key, -1, None, None, 0, own)
                 except BufferError:
-                    self._once_there_is_room(value, key, own)
+                    self._retry_when_full(value, key, own)
         except ck.KafkaException as error:
             raise _fault(self._address, error.args[0]) from error
 
-    def _once_there_is_room(self, value: bytes | None, key: bytes | None, headers: Any) -> None:
+    def _retry_when_full(self, value: bytes | None, key: bytes | None, headers: Any) -> None:
         while True:
             self._producer.poll(0.1)
             with suppress(BufferError):

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from penstock.kafka.address import Address
 from penstock.kafka.errors import BrokerAway, KafkaFault, OffsetLost
-from penstock.kafka.protocol import Broker, Chunk, Fields, Producer, Reader, Topic, refused
+from penstock.kafka.protocol import Broker, Chunk, Fields, KafkaReader, Producer, Topic, refused
 
 kafka: Any = importlib.import_module("kafka")
 admin: Any = importlib.import_module("kafka.admin")
@@ -113,7 +113,7 @@ class PythonClient:
         """Connect to the brokers."""
         return PythonBroker(address)
 
-    def reader(self, address: Address, lean: bool = False) -> Reader:
+    def reader(self, address: Address, lean: bool = False) -> KafkaReader:
         """Open a reader."""
         return PythonReader(address, lean)
 

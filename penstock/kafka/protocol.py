@@ -133,7 +133,7 @@ class Topic:
     compacted: bool | None = None  # None if the broker does not report it
 
 
-class Reader(Protocol):
+class KafkaReader(Protocol):
     """A reader of some partitions of a topic."""
 
     def assign(self, places: Mapping[int, int]) -> None:

@@ -1,48 +1,57 @@
 """Map and reduce: documents to columns, columns to contributions, contributions to rows of views."""
 
-from penstock.mapreduce.columns.column import Column, Kind, lane_of, value_of
+from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_of
 from penstock.mapreduce.columns.extract import key_lane, key_lanes
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys
-from penstock.mapreduce.columns.key_ranges import Ranges, even_starts
-from penstock.mapreduce.damage_places import view_places
+from penstock.mapreduce.columns.key_ranges import KeyRanges, even_starts
+from penstock.mapreduce.damage_places import view_labels
 from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
-from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, Laid, serve, write_lines
-from penstock.mapreduce.decode.decoder import Columns, Decoder, join_columns
-from penstock.mapreduce.fold.accumulator_fold import Change, ReduceNode
+from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, JoinedLines, serve, write_lines
+from penstock.mapreduce.decode.decoder import DecodedColumns, Decoder, join_columns
+from penstock.mapreduce.fold.accumulator_fold import GroupChanges, ReduceNode
 from penstock.mapreduce.fold.feed_rows import (
     FEED,
-    Fed,
+    FeedChanges,
+    ResultChanges,
     RowReading,
-    Told,
-    fed_told,
     feed_counts,
     feed_key,
     feed_row,
     read_feed,
-    read_told,
+    read_result_changes,
+    result_changes,
 )
 from penstock.mapreduce.fold.group_sums import Delta, negated
 from penstock.mapreduce.fold.row_format import RowCodec, RowState, same_result
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns, of_yielded
-from penstock.mapreduce.group_crossing import Crossing, Gathered, Part, is_sets, number_of, numbered, side_data, side_of
-from penstock.mapreduce.hidden_generation import Building
+from penstock.mapreduce.group_crossing import (
+    GroupCrossing,
+    Part,
+    TransactionContributions,
+    is_sets,
+    number_of,
+    numbered,
+    side_data,
+    side_of,
+)
+from penstock.mapreduce.hidden_generation import HiddenGeneration
 from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
 from penstock.mapreduce.maps.emissions import (
     Contributions,
+    ContributionSources,
     Emissions,
     Pairs,
-    Sources,
     Yielded,
     emissions_row,
 )
 from penstock.mapreduce.maps.field_map import FieldMapper
-from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
 from penstock.mapreduce.maps.remembered_rows import held_row
 from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes.node_levels import group_of as group_of_node
-from penstock.mapreduce.nodes.node_log import parted_log
+from penstock.mapreduce.nodes.node_log import log_by_owner
 from penstock.mapreduce.pending_writes import RowDelta, Writes
 from penstock.mapreduce.plain_index import IndexReduce, entries_of
 from penstock.mapreduce.reducers.from_contributions import (
@@ -59,18 +68,18 @@ from penstock.mapreduce.reducers.from_contributions import (
 )
 from penstock.mapreduce.reducers.invertible import count, group, histogram, mean, reducer_from, stddev, sum, variance
 from penstock.mapreduce.reducers.user_group import UserGroup
-from penstock.mapreduce.resting_documents import Holds, mark_resting, rest_rows, take_rows_again
-from penstock.mapreduce.small_documents import DocumentReader, FewFields, Reading
+from penstock.mapreduce.resting_documents import Holds, mark_resting, refresh_rows, rest_rows
+from penstock.mapreduce.small_documents import DocumentFields, DocumentReader, FewFields
 from penstock.mapreduce.stored_codecs import StoredCodec, codec_from
 from penstock.mapreduce.trees.node_sizes import small_trees
-from penstock.mapreduce.trees.snapshot_nodes import behind_db, nodes_db
+from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 from penstock.mapreduce.trees.tree_check import TreeFault, check_trees
 from penstock.mapreduce.trees.tree_fold import TreeReduce
-from penstock.mapreduce.view_databases import held_db, resting_db, rows_db, told_db, view_dbs
+from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db, view_dbs
 from penstock.mapreduce.view_node import ViewNode, Watch
-from penstock.mapreduce.why.contribution_search import FieldSearch, Hit, ToldSearch
-from penstock.mapreduce.why.contribution_shape import Shape
-from penstock.mapreduce.why.stored_contributions import Found, kept_contributions, kept_items
+from penstock.mapreduce.why.contribution_search import EmissionSearch, FieldSearch, Hit
+from penstock.mapreduce.why.contribution_shape import ContributionShape
+from penstock.mapreduce.why.stored_contributions import Found, stored_contributions, stored_items
 
 __all__ = [
     "ANSWER",
@@ -80,55 +89,55 @@ __all__ = [
     "NONE",
     "REQUEST",
     "Answer",
-    "Building",
-    "Change",
     "Codes",
     "Column",
-    "Columns",
+    "ContributionShape",
+    "ContributionSources",
     "Contributions",
-    "Crossing",
     "Cut",
+    "DecodedColumns",
     "Decoder",
     "Delta",
     "DocumentContributions",
+    "DocumentFields",
     "DocumentReader",
+    "EmissionSearch",
     "Emissions",
-    "Fed",
+    "FeedChanges",
     "FewContributions",
     "FewFields",
     "FieldMapper",
+    "FieldPlan",
     "FieldSearch",
     "Found",
     "FunctionMapper",
-    "Gathered",
+    "GroupChanges",
+    "GroupCrossing",
     "Groups",
+    "HiddenGeneration",
     "Hit",
     "Hold",
     "Holds",
     "IndexReduce",
     "Items",
-    "Kind",
-    "Laid",
+    "JoinedLines",
+    "KeyRanges",
+    "LaneKind",
     "Node",
     "Pairs",
     "Part",
-    "Plan",
-    "Ranges",
-    "Reading",
     "Receiver",
     "ReduceNode",
+    "ResultChanges",
     "RowCodec",
     "RowDelta",
     "RowReading",
     "RowState",
-    "Shape",
     "SourceChange",
     "SourceKeys",
-    "Sources",
     "Spaces",
     "StoredCodec",
-    "Told",
-    "ToldSearch",
+    "TransactionContributions",
     "TreeFault",
     "TreeReduce",
     "UserGroup",
@@ -137,7 +146,6 @@ __all__ = [
     "Who",
     "Writes",
     "Yielded",
-    "behind_db",
     "bottom",
     "check_trees",
     "codec_from",
@@ -146,10 +154,10 @@ __all__ = [
     "count",
     "deltas_of",
     "distinct",
+    "emissions_db",
     "emissions_row",
     "entries_of",
     "even_starts",
-    "fed_told",
     "feed_counts",
     "feed_key",
     "feed_row",
@@ -162,32 +170,33 @@ __all__ = [
     "in_columns",
     "is_sets",
     "join_columns",
-    "kept_contributions",
-    "kept_items",
     "key_lane",
     "key_lanes",
     "lane_of",
     "last",
+    "log_by_owner",
     "mark_resting",
     "max",
     "mean",
     "min",
     "monoid",
     "negated",
+    "node_log_db",
     "nodes_db",
     "number_of",
     "numbered",
     "of_yielded",
     "packed",
-    "parted_log",
     "plan_data",
     "quantiles",
     "read_feed",
     "read_leaves",
-    "read_told",
+    "read_result_changes",
     "reducer_from",
+    "refresh_rows",
     "rest_rows",
     "resting_db",
+    "result_changes",
     "rows_db",
     "same_result",
     "serve",
@@ -195,13 +204,13 @@ __all__ = [
     "side_of",
     "small_trees",
     "stddev",
+    "stored_contributions",
+    "stored_items",
     "sum",
-    "take_rows_again",
-    "told_db",
     "top",
     "value_of",
     "variance",
     "view_dbs",
-    "view_places",
+    "view_labels",
     "write_lines",
 ]

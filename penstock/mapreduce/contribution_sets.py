@@ -21,7 +21,7 @@ from penstock.cache import Reader, canonical
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Ints, Items, Mask, SourceKeys, same_items, sort_order
-from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.maps.emissions import Contributions, ContributionSources
 from penstock.mapreduce.trees.batch_items import items_of
 from penstock.views import TS, Path
 
@@ -32,7 +32,7 @@ _Name = tuple[int, tuple[bytes, int]]  # a group, and the key and rank of a cont
 
 
 @dataclass(slots=True)
-class Said:
+class ContributionSets:
     """Sets: the contributions, and all named documents and groups, with or without contributions."""
 
     plus: Contributions
@@ -82,7 +82,7 @@ class Keeping(Protocol):
 
 
 @dataclass(slots=True)
-class Settled:
+class SetDeltas:
     """Contributions to add and to remove, and the former ones of the named documents."""
 
     plus: Contributions
@@ -91,17 +91,17 @@ class Settled:
     named: Contributions
 
 
-def settled(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[Said]) -> Settled:
+def set_deltas(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[ContributionSets]) -> SetDeltas:
     """Compute the changes after which groups have the last sets of these documents."""
     plus, named = _last_of(said)
     before = keeping.of_sources(reader, groups, named)
     plus, minus = _without_equal(plus, before)
     minus = Contributions(minus.code, {f: c for f, c in minus.inputs.items() if f != TS}, minus.sources)
-    whose = Sources(SourceKeys(named.lane, named.text), np.arange(len(named)))
-    return Settled(plus, minus, before, Contributions(named.node.astype(np.int32), {}, whose))
+    whose = ContributionSources(SourceKeys(named.lane, named.text), np.arange(len(named)))
+    return SetDeltas(plus, minus, before, Contributions(named.node.astype(np.int32), {}, whose))
 
 
-def _last_of(said: Sequence[Said]) -> tuple[Contributions, Items]:
+def _last_of(said: Sequence[ContributionSets]) -> tuple[Contributions, Items]:
     """Combine sets to one. Later sets replace earlier ones."""
     if len(said) == 1:
         return said[0].plus, said[0].named
@@ -179,12 +179,12 @@ def _all_but(names: Collection[_Name], others: Collection[_Name]) -> Mask:
 def _rows(side: Contributions, fields: Sequence[Path | None]) -> Iterator[tuple[_Name, list[Any]]]:
     """Yield the group, source and rank of each contribution, and its values in comparable form."""
     none = Column(np.zeros(side.n, np.int64))
-    columns = [_told_apart(side.inputs.get(field, none)) for field in fields]
+    columns = [_distinct_values(side.inputs.get(field, none)) for field in fields]
     for i, (code, source) in enumerate(_names_in(side)):
         yield (code, source), [column[i] for column in columns]
 
 
-def _told_apart(column: Column) -> list[tuple[int, int, bytes]]:
+def _distinct_values(column: Column) -> list[tuple[int, int, bytes]]:
     lanes, kinds, objects = column.lane.tolist(), column.kinds().tolist(), column.objs
     return [
         (lane, kind, canonical(objects.get(i, True)) if kind >= _OBJECTS else b"")

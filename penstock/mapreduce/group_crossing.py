@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, SourceKeys
-from penstock.mapreduce.columns.key_ranges import Ranges
-from penstock.mapreduce.contribution_sets import Said, named_by, net, of_others
+from penstock.mapreduce.columns.key_ranges import KeyRanges
+from penstock.mapreduce.contribution_sets import ContributionSets, named_by, net, of_others
 from penstock.mapreduce.fold.group_sums import Delta
-from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.maps.emissions import Contributions, ContributionSources
 from penstock.mapreduce.nodes.node_format import Cut, read_leaves
 from penstock.views import TS, Path
 
@@ -89,7 +89,7 @@ def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> C
         return _none(fields)
     own = codes[np.frombuffer(places, "<u4")]
     items = read_leaves([leaf], len(fields))
-    sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+    sources = ContributionSources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
     out = Contributions(own, dict(zip(fields, items.columns, strict=True)), sources)
     return out if int(own.min()) >= 0 else out.take(np.flatnonzero(own >= 0))
 
@@ -97,7 +97,7 @@ def side_of(side: Side, codes: NDArray[Any], fields: Sequence[Path | None]) -> C
 def _none(fields: Sequence[Path | None]) -> Contributions:
     """Return no contributions."""
     at = np.zeros(0, np.int64)
-    sources = Sources(SourceKeys(at, None), at)
+    sources = ContributionSources(SourceKeys(at, None), at)
     return Contributions(np.zeros(0, np.int32), {f: Column(at) for f in fields}, sources)
 
 
@@ -124,13 +124,13 @@ def _sides(view: CrossingView, plus: Contributions, minus: Contributions) -> tup
 
 
 @dataclass(slots=True)
-class Gathered:
+class TransactionContributions:
     """The input of one view in one transaction."""
 
     plus: list[Contributions] = field(default_factory=list)
     minus: list[Contributions] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
+    said: list[ContributionSets] = field(default_factory=list)
 
     def add(self, plus: Contributions, minus: Contributions) -> None:
         """Add contributions to add and to remove."""
@@ -138,10 +138,10 @@ class Gathered:
         self.minus.append(minus)
 
 
-class Crossing:
+class GroupCrossing:
     """The split of a view's contributions by partition, and the decoder of received parts."""
 
-    def __init__(self, here: int, ranges: Ranges) -> None:
+    def __init__(self, here: int, ranges: KeyRanges) -> None:
         self.here = here
         self.ranges = ranges
 
@@ -164,7 +164,7 @@ class Crossing:
     @staticmethod
     def _part(view: CrossingView, plus: Contributions, minus: Contributions) -> Part:
         if view.early:
-            return Crossing.sets(view, plus, minus)
+            return GroupCrossing.sets(view, plus, minus)
         delta = view.combined(plus, minus)
         if delta is not None:
             groups = view.groups
@@ -186,20 +186,20 @@ class Crossing:
         if len(parts) < 2:
             return list(parts)
         sums = [part for part in parts if part[_DELTA] is not None]
-        own = Gathered()
+        own = TransactionContributions()
         for part in parts:
             if part[_DELTA] is None:
-                Crossing.gather(view, part, own)
+                GroupCrossing.gather(view, part, own)
         if not own.plus:
             return sums
         if view.keeps:
             plus, minus = net(list(zip(own.plus, own.minus, strict=True)))
         else:
             plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
-        return [*sums, Crossing._part(view, plus, minus)] if plus.n or minus.n else sums
+        return [*sums, GroupCrossing._part(view, plus, minus)] if plus.n or minus.n else sums
 
     @staticmethod
-    def gather(view: CrossingView, part: Part, into: Gathered) -> None:
+    def gather(view: CrossingView, part: Part, into: TransactionContributions) -> None:
         """Decode a part of a production for this view."""
         _, names, delta, came, went = part[:5]
         known = view.groups
@@ -210,7 +210,7 @@ class Crossing:
         fields = view.crossing_fields
         if is_sets(part):
             plus = side_of(came, codes, fields)
-            into.said.append(Said(plus, named_by(plus, side_of(went, codes, ()))))
+            into.said.append(ContributionSets(plus, named_by(plus, side_of(went, codes, ()))))
             return
         plus, minus = side_of(came, codes, fields), side_of(went, codes, fields)
         minus.inputs.pop(TS, None)

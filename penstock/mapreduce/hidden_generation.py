@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-__all__ = ["Building"]
+__all__ = ["HiddenGeneration"]
 
 
 class _Keyed(Protocol):
@@ -24,7 +24,7 @@ _Delta = TypeVar("_Delta", bound=_Keyed)
 
 
 @dataclass(slots=True)
-class Building:
+class HiddenGeneration:
     """The progress of a build: it has processed the parent's rows before the key `until`, or all rows if that is None.
 
     `ahead` counts rows that were added beyond `until` since the last step.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cache import Writer
-from penstock.mapreduce.fold.feed_rows import Fed
-from penstock.mapreduce.group_crossing import Gathered, Part
+from penstock.mapreduce.fold.feed_rows import FeedChanges
+from penstock.mapreduce.group_crossing import Part, TransactionContributions
 from penstock.views import Row
 
 
@@ -24,11 +24,13 @@ class Writes:
     changed: bool = False
     planning: bool = False  # a dry run, which only computes the early sets for other partitions
     feeding: bool = False
-    fed: list[Fed] = field(default_factory=list)
+    fed: list[FeedChanges] = field(default_factory=list)
     held_groups: dict[str, int] = field(default_factory=dict)  # by view: increase of the number of held groups
     kept: dict[str, int] = field(default_factory=dict)  # by table: increase of the number of records in quarantine
     numbered: int = 0  # number of these records that are not older than this batch
-    gathered: dict[int, Gathered] = field(default_factory=dict)  # by number of a view: its contributions to fold
+    gathered: dict[int, TransactionContributions] = field(
+        default_factory=dict
+    )  # by number of a view: its contributions to fold
     before: list[Part] | None = None  # the contributions that early sets replace, if they must be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: the parts for it
     derived: dict[int, list[Part]] = field(default_factory=dict)  # of these parts, the contributions to chained views

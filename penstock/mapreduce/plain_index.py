@@ -18,9 +18,9 @@ from penstock.cache import DefinitionError, Reader, Writer, decode_key, encode_e
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys, source_hash
-from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
-from penstock.mapreduce.maps.emissions import Contributions, Pairs, Sources
+from penstock.mapreduce.maps.emissions import Contributions, ContributionSources, Pairs
 from penstock.views import Path
 
 
@@ -108,11 +108,11 @@ class IndexChange:
         """Return 0: an index runs no code that could fail."""
         return 0
 
-    def fed(self, view: int) -> Fed:
+    def fed(self, view: int) -> FeedChanges:
         """Return the entry for the feed."""
         sides = zip(self.old, self.new, strict=True)
         odd = [[i, *(own and self.codec.payload(own[0]) for own in side)] for i, side in enumerate(sides)]
-        return Fed(view, self.keys, None, odd)
+        return FeedChanges(view, self.keys, None, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         """Do nothing: an index writes only rows."""
@@ -153,7 +153,7 @@ class IndexReduce:
         at = np.array([i for i, _, _ in found], np.int64)
         ranks = np.array([r for _, r, _ in found], np.int64)
         inputs = {f: Column.of([value for _, _, value in found]) for f in self.fields}
-        sources = Sources(SourceKeys(named.lane, named.text), at, ranks)
+        sources = ContributionSources(SourceKeys(named.lane, named.text), at, ranks)
         return Contributions(named.node[at].astype(np.int32), inputs, sources)
 
     def _entries(self, groups: Groups, side: Contributions) -> dict[bytes, list[Any]]:

@@ -15,17 +15,17 @@ from penstock.mapreduce.columns.items import SourceKeys
 from penstock.mapreduce.maps.emissions import Emissions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
 from penstock.mapreduce.pending_writes import RowDelta, Writes
-from penstock.mapreduce.view_databases import resting_db, told_db
+from penstock.mapreduce.view_databases import emissions_db, resting_db
 from penstock.mapreduce.view_node import ViewNode
 from penstock.views import Row
 
-__all__ = ["Holds", "mark_resting", "rest_rows", "take_rows_again"]
+__all__ = ["Holds", "mark_resting", "refresh_rows", "rest_rows"]
 
 Holds = Mapping[bytes, tuple[bytes, Hold]]
 """By stored key: the whole key of a held row, and the reason."""
 
 
-def take_rows_again(view: ViewNode, source: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
+def refresh_rows(view: ViewNode, source: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
     """Retry the rows of the parent that a view holds. Return the keys of those that still exist."""
     keys = list(holds)
     codec, where = source.reduce.codec, f"view {source.name!r}"
@@ -47,14 +47,14 @@ def rest_rows(view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> N
     if view.keeps:
         who = SourceKeys.of([decode_key(whole) for whole, _ in holds.values()]), np.arange(len(keys))
     if isinstance(view.mapper, FunctionMapper):
-        db = told_db(view.number)
+        db = emissions_db(view.number)
         rows = view.remembered(reader).emissions(keys)
         told = [Emissions.none(1) if row is None else row for row in rows]
         minus = view.emitted(Emissions.join(told), who)
         writes.deletes.append((db, [key for key, row in zip(keys, rows, strict=True) if row is not None]))
     else:
         pairs = view.read_holds(reader, keys)
-        minus = view.told_pairs([pairs[key] for key in keys], who)
+        minus = view.pair_contributions([pairs[key] for key in keys], who)
     view.advance(reader, minus.take(np.zeros(0, np.int64)), minus, writes)
     view.write_holds([(key, whole, hold, []) for key, (whole, hold) in holds.items()], [], set(keys), writes)
     mark_resting(view, keys, writes)

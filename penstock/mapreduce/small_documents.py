@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cache import KeyKind, KeyTooLong
-from penstock.mapreduce.columns.column import Kind, lane_of
+from penstock.mapreduce.columns.column import LaneKind, lane_of
 from penstock.mapreduce.columns.group_codes import BAD, Groups, TupleGroups
 from penstock.mapreduce.maps.field_map import FieldMapper
-from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.view_node import ViewNode
 from penstock.views import Path, reach
 
 
 @dataclass(slots=True)
-class Reading:
+class DocumentFields:
     """What field views read of one document, in the order of the plan: group codes, values, conditions.
 
     A value that is no number, and of which only that is of interest, is True, as in a column that does not keep it.
@@ -30,7 +30,7 @@ class Reading:
     values: list[Any]
     kept: list[bool]
 
-    def may_equal(self, other: Reading) -> bool:
+    def may_equal(self, other: DocumentFields) -> bool:
         """Whether the documents may be equal, as far as field views read."""
         return self.codes == other.codes and self.kept == other.kept and all(map(_may_equal, self.values, other.values))
 
@@ -44,7 +44,7 @@ def _may_equal(a: Any, b: Any) -> bool:
 class DocumentReader:
     """Reads documents one by one for the field views of one table."""
 
-    def __init__(self, plan: Plan, spaces: Spaces) -> None:
+    def __init__(self, plan: FieldPlan, spaces: Spaces) -> None:
         self._parts = [(path, spaces.part(path)) for path in plan.group_paths]
         places = {path: i for i, path in enumerate(plan.group_paths)}
         self._groups: list[tuple[TupleGroups | None, tuple[int, ...]]] = [
@@ -54,7 +54,7 @@ class DocumentReader:
         self._inputs = tuple(plan.inputs.items())
         self._wheres = plan.wheres
 
-    def read(self, documents: Sequence[dict[str, Any]]) -> list[Reading]:
+    def read(self, documents: Sequence[dict[str, Any]]) -> list[DocumentFields]:
         """What field views read of each of these documents.
 
         Groups of several fields are met in the order in which columns meet them, by the codes of their parts.
@@ -69,13 +69,16 @@ class DocumentReader:
                 known = {row: tuples.code(row) for row in sorted(set(rows))}
                 own.append([known[row] for row in rows])
         codes = list(map(list, zip(*own, strict=True))) if own else [[] for _ in documents]
-        return [Reading(codes[i], self._values(document), self._kept(document)) for i, document in enumerate(documents)]
+        return [
+            DocumentFields(codes[i], self._values(document), self._kept(document))
+            for i, document in enumerate(documents)
+        ]
 
     def _values(self, document: dict[str, Any]) -> list[Any]:
         out: list[Any] = []
         for path, keep in self._inputs:
             value = _at(document, path)
-            out.append(value if keep or _kind(value) is not Kind.OTHER else True)
+            out.append(value if keep or _kind(value) is not LaneKind.OTHER else True)
         return out
 
     def _kept(self, document: dict[str, Any]) -> list[bool]:
@@ -100,23 +103,23 @@ def _kind(value: Any) -> int:
 class FewFields:
     """A field view's map over readings."""
 
-    def __init__(self, view: ViewNode, mapper: FieldMapper, plan: Plan) -> None:
+    def __init__(self, view: ViewNode, mapper: FieldMapper, plan: FieldPlan) -> None:
         inputs = list(plan.inputs)
         self._group = plan.groups.index(mapper.fields.key)
         self._values = [inputs.index(mapper.inputs[field]) for field in view.reduce.fields]
         self._numbers = [inputs.index(path) for path in mapper.numbers]
         self._where = None if mapper.fields.where is None else plan.wheres.index(mapper.fields.where)
 
-    def kept(self, reading: Reading) -> bool:
+    def kept(self, reading: DocumentFields) -> bool:
         """Whether the view's condition keeps the document."""
         return self._where is None or reading.kept[self._where]
 
-    def bad(self, reading: Reading) -> bool:
+    def bad(self, reading: DocumentFields) -> bool:
         """Whether the view would have to hold the document, were it kept."""
         values = reading.values
-        return reading.codes[self._group] == BAD or any(_kind(values[i]) is Kind.OTHER for i in self._numbers)
+        return reading.codes[self._group] == BAD or any(_kind(values[i]) is LaneKind.OTHER for i in self._numbers)
 
-    def contribution(self, reading: Reading) -> tuple[int, tuple[Any, ...]]:
+    def contribution(self, reading: DocumentFields) -> tuple[int, tuple[Any, ...]]:
         """What the document contributes."""
         values = reading.values
         return reading.codes[self._group], tuple([values[i] for i in self._values])

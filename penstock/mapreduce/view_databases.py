@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.mapreduce.trees.snapshot_nodes import behind_db, nodes_db
+from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 
-__all__ = ["held_db", "resting_db", "rows_db", "told_db", "view_dbs"]
+__all__ = ["emissions_db", "held_db", "resting_db", "rows_db", "view_dbs"]
 
 
 def rows_db(view: int) -> str:
@@ -12,7 +12,7 @@ def rows_db(view: int) -> str:
     return f"view:{view}"
 
 
-def told_db(view: int) -> str:
+def emissions_db(view: int) -> str:
     """Return the name of the database of a function view's remembered emissions."""
     return f"told:{view}"
 
@@ -29,4 +29,4 @@ def resting_db(view: int) -> str:
 
 def view_dbs(view: int) -> list[str]:
     """Return the names of all databases that a view may have."""
-    return [name(view) for name in (rows_db, told_db, held_db, resting_db, nodes_db, behind_db)]
+    return [name(view) for name in (rows_db, emissions_db, held_db, resting_db, nodes_db, node_log_db)]

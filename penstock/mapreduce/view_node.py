@@ -21,25 +21,25 @@ from penstock.cache import FEW, Reader, encode_key
 from penstock.mapreduce.columns.extract import input_column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import SourceKeys
-from penstock.mapreduce.contribution_sets import settled
+from penstock.mapreduce.contribution_sets import set_deltas
 from penstock.mapreduce.decode.decoder import Decoder
-from penstock.mapreduce.fold.accumulator_fold import Folded, ReduceNode
+from penstock.mapreduce.fold.accumulator_fold import ReduceNode, ViewChanges
 from penstock.mapreduce.fold.group_sums import Delta
 from penstock.mapreduce.fold.row_format import RowCodec, same_result
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns
-from penstock.mapreduce.group_crossing import Crossing, Gathered
-from penstock.mapreduce.hidden_generation import Building
+from penstock.mapreduce.group_crossing import GroupCrossing, TransactionContributions
+from penstock.mapreduce.hidden_generation import HiddenGeneration
 from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
 from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs, emissions_row
 from penstock.mapreduce.maps.field_map import FieldMapper
-from penstock.mapreduce.maps.field_plan import Plan, Spaces, keeps_contributions
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces, keeps_contributions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
-from penstock.mapreduce.maps.remembered_rows import Remembered, held_row
+from penstock.mapreduce.maps.remembered_rows import RememberedRows, held_row
 from penstock.mapreduce.pending_writes import RowDelta, Writes
 from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.trees.tree_fold import TreeReduce
-from penstock.mapreduce.view_databases import held_db, resting_db, rows_db, told_db
+from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db
 from penstock.views import TS, FieldMap, Key, Path, Row, View
 
 
@@ -88,8 +88,8 @@ class ViewNode:
         self.held = 0
         self.rests = False  # some of what is held may rest
         self.watch: Watch | None = None
-        self.crossing: Crossing | None = None  # where other partitions own some of its groups
-        self.building: Building | None = None  # while readers don't see this generation
+        self.crossing: GroupCrossing | None = None  # where other partitions own some of its groups
+        self.building: HiddenGeneration | None = None  # while readers don't see this generation
 
     @property
     def chained(self) -> bool:
@@ -97,7 +97,7 @@ class ViewNode:
         return isinstance(self.view.source, View)
 
     def _make_decoder(self) -> Decoder:
-        return Decoder(Plan.of(Key((), False), None, [self.view]), self._spaces or Spaces(), 0)
+        return Decoder(FieldPlan.of(Key((), False), None, [self.view]), self._spaces or Spaces(), 0)
 
     @property
     def groups(self) -> Groups:
@@ -141,7 +141,7 @@ class ViewNode:
         out = Contributions(emissions.code, emissions.inputs(self.reduce.fields))
         return out if who is None else out.of(*who, emissions.counts)
 
-    def told_pairs(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
+    def pair_contributions(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
         """The contributions that these pairs mean: of fields, the value is the list of what cells read."""
         emissions = Emissions.of_pairs(pairs, self.groups)
         if isinstance(self.mapper, FunctionMapper):
@@ -169,7 +169,7 @@ class ViewNode:
             leaving = writes.derived if self.chained else writes.leaving
             plus, minus = self.crossing.part(self, plus, minus, leaving)
             if plus.n or minus.n:
-                writes.gathered.setdefault(self.number, Gathered()).add(plus, minus)
+                writes.gathered.setdefault(self.number, TransactionContributions()).add(plus, minus)
             return
         self._hears(plus, minus, writes)
         self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
@@ -185,7 +185,7 @@ class ViewNode:
             change = self.reduce.folded(reader, self.groups, plus, minus, own.deltas)
         else:
             if own.said:
-                told = settled(self.reduce, reader, self.groups, own.said)
+                told = set_deltas(self.reduce, reader, self.groups, own.said)
                 own.add(told.plus, told.minus)
                 if writes.before is not None and self.crossing is not None:
                     writes.before.append(self.crossing.sets(self, told.before, told.named))
@@ -209,18 +209,18 @@ class ViewNode:
         if watch is not None:
             writes.after.append(lambda: watch.told(self.groups, plus, minus))
 
-    def advance_few(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
+    def advance_small(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
         """The same of a handful of contributions."""
-        change: Folded | None = None
+        change: ViewChanges | None = None
         if isinstance(self.reduce, ReduceNode) and self.watch is None and self.crossing is None:
-            change = self.reduce.folded_few(reader, self.groups, plus, minus)
+            change = self.reduce.folded_small(reader, self.groups, plus, minus)
         if change is not None:
             self.take(reader, change, writes)
             return
         fields = self.reduce.fields
         self.advance(reader, in_columns(plus, fields), in_columns(minus, fields), writes)
 
-    def take(self, reader: Reader, change: Folded, writes: Writes) -> None:
+    def take(self, reader: Reader, change: ViewChanges, writes: Writes) -> None:
         """Leave what a change writes, and pass it on to the views on this one."""
         change.stage(writes.during, writes.after)
         if not change.m:
@@ -234,14 +234,14 @@ class ViewNode:
             writes.fed.append(change.fed(self.number))
         moved = change.newly_held()
         if moved:
-            label = self.name if self.building is None else Building.label(self.name)
+            label = self.name if self.building is None else HiddenGeneration.label(self.name)
             writes.held_groups[label] = writes.held_groups.get(label, 0) + moved
         if self.children:
             deltas = self._deltas(change)
             for child in self.children:
                 child.on_rows(reader, deltas, writes)
 
-    def _deltas(self, change: Folded) -> list[RowDelta]:
+    def _deltas(self, change: ViewChanges) -> list[RowDelta]:
         out: list[RowDelta] = []
         for place in range(change.m):
             had, old = change.result(place, before=True)
@@ -289,7 +289,7 @@ class ViewNode:
         self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes
     ) -> SourceChange:
         """Map rows by the function, and leave its emissions; those before are remembered."""
-        db, keys = told_db(self.number), [d.key for d in deltas]
+        db, keys = emissions_db(self.number), [d.key for d in deltas]
         found = enumerate(self.remembered(reader).emissions(keys))
         told = {i: row for i, row in found if row is not None}
         new = [i for i, d in enumerate(deltas) if d.new is not None]
@@ -312,11 +312,11 @@ class ViewNode:
 
     # -- what it remembers
 
-    def remembered(self, reader: Reader, groups: Groups | None = None) -> Remembered:
+    def remembered(self, reader: Reader, groups: Groups | None = None) -> RememberedRows:
         """Return the contributions that the view remembers; other `groups` leave its own dictionary as it is."""
         own = self.groups if groups is None else groups
-        told = told_db(self.number) if isinstance(self.mapper, FunctionMapper) else None
-        return Remembered(reader, own, held_db(self.number), told)
+        told = emissions_db(self.number) if isinstance(self.mapper, FunctionMapper) else None
+        return RememberedRows(reader, own, held_db(self.number), told)
 
     def read_holds(self, reader: Reader, keys: Sequence[bytes]) -> dict[bytes, Pairs]:
         """What the view was last told of those of these documents that it holds."""

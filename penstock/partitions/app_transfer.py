@@ -18,14 +18,14 @@ from typing import Any
 from penstock.recovery import user_of
 from penstock.views import App, FunctionMap
 
-__all__ = ["Shipped", "importable", "shipped"]
+__all__ = ["AppTransfer", "importable", "transferred"]
 
 _READ: dict[bytes, App] = {}
 _MOST = 4  # apps that a worker remembers
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class AppTransfer:
     """An app as bytes, and where its modules are."""
 
     data: bytes
@@ -44,7 +44,7 @@ class Shipped:
         return found
 
 
-def shipped(app: App) -> Shipped:
+def transferred(app: App) -> AppTransfer:
     """An app as workers get it."""
     cloud: Any = importlib.import_module("cloudpickle")
     foreign = [module for module in _modules(app) if not importable(module)]
@@ -55,7 +55,7 @@ def shipped(app: App) -> Shipped:
     finally:
         for module in foreign:
             cloud.unregister_pickle_by_value(module)
-    return Shipped(data, tuple(os.path.abspath(path) for path in sys.path))
+    return AppTransfer(data, tuple(os.path.abspath(path) for path in sys.path))
 
 
 def _modules(app: App) -> list[ModuleType]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.core import Resume
-from penstock.generations import Swept, Switch
-from penstock.partitions.member import Marks, Standing, Tables
+from penstock.generations import BuildProgress, Switch
+from penstock.partitions.member import Marks, MemberStatus, Tables
 from penstock.views import Counts
 
 __all__ = ["PartitionHandle"]
@@ -36,7 +36,7 @@ class PartitionHandle(Protocol):
         """How these records would fare."""
         ...
 
-    def standing(self) -> Standing:
+    def standing(self) -> MemberStatus:
         """How far it is; what has arrived is deleted first."""
         ...
 
@@ -56,7 +56,7 @@ class PartitionHandle(Protocol):
         """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
         ...
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""
         ...
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import BatchRejected, PenstockError
-from penstock.core import Batch, Compacted, Core, Resume, Snapshot, Turns, read_note
+from penstock.core import Batch, Compacted, Core, FairLock, Resume, Snapshot, read_spout_state
 from penstock.gateway import TableBatch
-from penstock.generations import Swept, Switch, swept_by
+from penstock.generations import BuildProgress, Switch, take_build_step
 from penstock.mapreduce import Writes
 from penstock.partitions.exchange.batch_part import records_part
-from penstock.partitions.exchange.exchange import Parting, clear, hear, receive
+from penstock.partitions.exchange.exchange import PartitionExchange, clear, receive, take_early_set
 from penstock.partitions.routing import Router
-from penstock.recovery import Early, Production, Sent, Steps, changes_of, owed_after, pending, take_step
+from penstock.recovery import EarlySet, Production, RepairSteps, Sent, changes_of, in_flight, owed_after, take_step
 from penstock.remote import repaired_data
 from penstock.views import Counts
 
@@ -31,7 +31,7 @@ MOST_EARLY = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MemberStatus:
     """How far a member is.
 
     By partition the numbers that it gave last, and that it took last; its sources; its epoch; how much
@@ -64,7 +64,7 @@ class Standing:
         ]
 
     @classmethod
-    def of_data(cls, data: list[Any]) -> Standing:
+    def of_data(cls, data: list[Any]) -> MemberStatus:
         """The standing that this is the data of."""
         sent, taken, *rest, refused, batches = data
         sources, epoch, stored, batch, kinds = rest
@@ -113,7 +113,7 @@ class PartitionEngine(Protocol):
         ...
 
     @property
-    def lock(self) -> Turns:
+    def lock(self) -> FairLock:
         """The lock before the writer."""
         ...
 
@@ -141,7 +141,7 @@ class Member:
 
     def __init__(self, engine: PartitionEngine) -> None:
         parting = engine.core.parting
-        if not isinstance(parting, Parting):
+        if not isinstance(parting, PartitionExchange):
             raise PenstockError("this store is no partition of another one; open the store that is meant")
         self.engine = engine
         self.here = parting.here
@@ -192,7 +192,7 @@ class Member:
             raise BatchRejected(0, counts.rejections)
         return [each[id(part)] for parts in tables.values() for part in parts]
 
-    def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, Early]:
+    def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, EarlySet]:
         """What others are told of a batch before it is saved: of one that is small, and not in yet."""
         if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
             return {}
@@ -213,7 +213,7 @@ class Member:
         """The partitions that have to hear which batch is in before anything else."""
         return self._parting.unheard
 
-    def tells(self, tell: Callable[[Mapping[int, Early]], Collection[int]]) -> None:
+    def sends_early(self, tell: Callable[[Mapping[int, EarlySet]], Collection[int]]) -> None:
         """This carries what others are told early."""
         self._parting.tell = tell
 
@@ -221,16 +221,16 @@ class Member:
         """Whether another one is to hear the news now: before anything else, or since somebody waits for that."""
         return other in self._parting.unheard or other in self._parting.asked
 
-    def news(self, other: int) -> Early | None:
+    def news(self, other: int) -> EarlySet | None:
         """What another one is to hear before anything else: which batch is in, of those that it was told early."""
         parting, state = self._parting, self.core.state
         batch = parting.heard.get(other)
         saved = parting.unheard.get(other)
         if saved is not None:
-            return Early(self.here, state.epoch, max(batch or 0, saved), saved, [])
-        return None if batch is None else Early(self.here, state.epoch, max(batch, state.batch), state.batch, [])
+            return EarlySet(self.here, state.epoch, max(batch or 0, saved), saved, [])
+        return None if batch is None else EarlySet(self.here, state.epoch, max(batch, state.batch), state.batch, [])
 
-    def knows(self, other: int, early: Early) -> None:
+    def knows(self, other: int, early: EarlySet) -> None:
         """Another one has heard that."""
         parting = self._parting
         parting.asked.discard(other)
@@ -239,9 +239,9 @@ class Member:
             if parting.unheard.get(other) == early.saved:
                 del parting.unheard[other]
 
-    def hear(self, early: Early) -> None:
+    def hear(self, early: EarlySet) -> None:
         """Take what another one tells early."""
-        self._unless_refused(early.sender, lambda: hear(self.core, early))
+        self._unless_refused(early.sender, lambda: take_early_set(self.core, early))
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """How these records would fare."""
@@ -291,7 +291,7 @@ class Member:
         with self._lock:
             clear(self.core)
 
-    def standing(self) -> Standing:
+    def standing(self) -> MemberStatus:
         """How far it is; what has arrived is deleted first."""
         self._parting.asked = set(self.others)
         self._parting.wake()
@@ -300,10 +300,10 @@ class Member:
             state = self.core.state
             taken = {other: number for other, (_, number) in state.taken.items()}
             with self.core.store.read() as reader:
-                stored = pending(reader) + sum(self.news(other) is not None for other in self.others)
+                stored = in_flight(reader) + sum(self.news(other) is not None for other in self.others)
         sources, kinds = dict(state.sources), dict(state.ts)
         refused, batches = dict(self._parting.refused), dict(state.batches)
-        return Standing(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused, batches)
+        return MemberStatus(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused, batches)
 
     def marks(self) -> Marks:
         """The numbers of productions as they are now."""
@@ -313,7 +313,7 @@ class Member:
     def note(self, source: str) -> bytes:
         """What the spout of a source noted with its last batch."""
         with self.core.store.read() as reader:
-            return read_note(reader, source)
+            return read_spout_state(reader, source)
 
     def compact(self) -> dict[str, Any]:
         """Give back what old versions take."""
@@ -328,16 +328,16 @@ class Member:
         if do == "note":
             self._parting.noted = []
             return None
-        steps = Steps(self.core, self._lock, [] if noted is None else noted, self._foreign)
+        steps = RepairSteps(self.core, self._lock, [] if noted is None else noted, self._foreign)
         return take_step(steps, do, *what)
 
     def _foreign(self, table: str, records: TableBatch) -> Mapping[int, int]:
         return Router(self.core.app, self._parting.ranges).foreign(table, records, self.here)
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""
         with self._lock:
-            return swept_by(self.core, limit, switch)
+            return take_build_step(self.core, limit, switch)
 
     def close(self) -> None:
         """Let go of the partition."""

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from penstock.cache import Store, StoreMissing, naming, open_lmdb
-from penstock.core import Catalog, ForeignPartition, must_be_partition, places_of, read_state
-from penstock.mapreduce import Ranges
+from penstock.core import Catalog, ForeignPartition, database_labels, must_be_partition, read_state
+from penstock.mapreduce import KeyRanges
 from penstock.recovery import Sent, oldest_owed
 
 __all__ = ["catalogs_of"]
 
 
-def catalogs_of(folders: Sequence[str], ranges: Ranges) -> list[Catalog | None]:
+def catalogs_of(folders: Sequence[str], ranges: KeyRanges) -> list[Catalog | None]:
     """Return the catalog of each partition.
 
     ForeignPartition is raised if one is missing and another has data, and if one is older than the others.
     """
-    with ExitStack() as stack, naming(lambda: places_of(None)):
+    with ExitStack() as stack, naming(lambda: database_labels(None)):
         stores = [_opened(folder, stack) for folder in folders]
         catalogs: list[Catalog | None] = []
         written = False

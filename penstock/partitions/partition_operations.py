@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.core import Resume
-from penstock.generations import Swept
-from penstock.partitions.member import Marks, Member, Standing, Tables
-from penstock.recovery import Early, Production
+from penstock.generations import BuildProgress
+from penstock.partitions.member import Marks, Member, MemberStatus, Tables
+from penstock.recovery import EarlySet, Production
 from penstock.remote import (
     COUNTS,
     OPERATIONS,
     PLAIN,
     TABLES,
-    Codec,
     Effect,
+    MessageCodec,
     Operation,
     early_data,
     early_of,
@@ -28,20 +28,20 @@ from penstock.remote import (
 
 __all__ = ["ALL_OPERATIONS"]
 
-_SOURCES: Codec[Mapping[str, Resume]] = Codec(
+_SOURCES: MessageCodec[Mapping[str, Resume]] = MessageCodec(
     lambda sources: [[name, own.offset, own.note, own.again] for name, own in sources.items()],
     lambda data: {name: Resume(offset, note, again) for name, offset, note, again in data},
 )
-_OTHERS: Codec[Mapping[int, Tables]] = Codec(
+_OTHERS: MessageCodec[Mapping[int, Tables]] = MessageCodec(
     lambda others: [[other, TABLES.encode(tables)] for other, tables in others.items()],
     lambda data: {other: TABLES.decode(tables) for other, tables in data},
 )
-_KINDS: Codec[Mapping[str, str]] = Codec(dict, dict)
-_PRODUCTION: Codec[Production] = Codec(production_data, production_of)
-_EARLY: Codec[Early] = Codec(early_data, early_of)
-_STANDING: Codec[Standing] = Codec(Standing.data, Standing.of_data)
-_MARKS: Codec[Marks] = Codec(Marks.data, Marks.of_data)
-_SWEPT = Codec(Swept.data, lambda data: Swept(*data))
+_KINDS: MessageCodec[Mapping[str, str]] = MessageCodec(dict, dict)
+_PRODUCTION: MessageCodec[Production] = MessageCodec(production_data, production_of)
+_EARLY: MessageCodec[EarlySet] = MessageCodec(early_data, early_of)
+_STANDING: MessageCodec[MemberStatus] = MessageCodec(MemberStatus.data, MemberStatus.of_data)
+_MARKS: MessageCodec[Marks] = MessageCodec(Marks.data, Marks.of_data)
+_SWEPT = MessageCodec(BuildProgress.data, lambda data: BuildProgress(*data))
 
 
 def _by_member(name: str) -> Callable[..., Any]:
@@ -62,7 +62,7 @@ _OPERATIONS: dict[str, Operation[Any]] = {}
 ALL_OPERATIONS: Mapping[str, Operation[Any]] = ChainMap(OPERATIONS, _OPERATIONS)
 """The operations of a holder that may serve a partition, by name."""
 
-_TRIAL: dict[str, Codec[Any]] = {"tables": TABLES, "kinds": _KINDS}
+_TRIAL: dict[str, MessageCodec[Any]] = {"tables": TABLES, "kinds": _KINDS}
 _BATCH = _TRIAL | {"sources": _SOURCES, "number": PLAIN, "strict": PLAIN, "others": _OTHERS}
 OWN = operation(_OPERATIONS, "own", listed(COUNTS), Effect.CHANGES, _BATCH, perform=_by_member("take"))
 TRIED = operation(_OPERATIONS, "tried", COUNTS, Effect.READS, _TRIAL, perform=_by_member("tried"))
@@ -81,6 +81,11 @@ NOTE: Operation[bytes] = operation(
     _OPERATIONS, "note", PLAIN, Effect.READS, {"source": PLAIN}, perform=_by_member("note")
 )
 REPAIR: Operation[Any] = operation(
-    _OPERATIONS, "repair", PLAIN, Effect.CHANGES, {"step": PLAIN, "arguments": Codec(list, list)}, perform=_repair
+    _OPERATIONS,
+    "repair",
+    PLAIN,
+    Effect.CHANGES,
+    {"step": PLAIN, "arguments": MessageCodec(list, list)},
+    perform=_repair,
 )
 ALIVE: Operation[bool] = operation(_OPERATIONS, "alive", PLAIN, Effect.READS, perform=_alive)

@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from penstock.cache import Closed, Owner, PenstockError, StoreInUse, owner_pid, unpack
+from penstock.cache import Closed, PenstockError, StoreInUse, WriterLock, unpack, writer_pid
 from penstock.core import Resume
-from penstock.generations import Swept, Switch
+from penstock.generations import BuildProgress, Switch
 from penstock.partitions import partition_operations as operations
-from penstock.partitions.member import Marks, Standing, Tables
+from penstock.partitions.member import Marks, MemberStatus, Tables
 from penstock.partitions.start_message import StartMessage, write_message
-from penstock.remote import COMPACT, Gone, HolderLost, HolderSilent, Operation, RemoteWriter, error_of
+from penstock.remote import COMPACT, HolderLost, HolderSilent, Operation, RemoteWriter, WireClosed, error_of
 from penstock.views import Counts
 
 A = TypeVar("A")
@@ -99,9 +99,9 @@ class PartitionProcess:
         process = self._process
         assert process is not None, "it was begun"
         assert process.stdout is not None, "it was asked for"
-        said = _heard(process.stdout.fileno(), _STARTING)
+        said = _read_message(process.stdout.fileno(), _STARTING)
         while said is not None and "beat" in said:
-            said = _heard(process.stdout.fileno(), self._message.patience)
+            said = _read_message(process.stdout.fileno(), self._message.patience)
         if said is None:
             self._end(0)
             raise HolderSilent(self.folder, f"process {process.pid}, {self.name}", self._message.patience)
@@ -115,7 +115,7 @@ class PartitionProcess:
             raise PenstockError(f"the process of {self.name} ended before its store was open; its output may say why")
         try:
             self._there = self._reached(process)
-        except Gone:
+        except WireClosed:
             raise self._lost from None
 
     @property
@@ -202,7 +202,7 @@ class PartitionProcess:
         """How these records would fare."""
         return self._done(operations.TRIED, tables=tables, kinds=kinds)
 
-    def standing(self) -> Standing:
+    def standing(self) -> MemberStatus:
         """How far it is; what has arrived is deleted first."""
         return self._done(operations.STANDING)
 
@@ -222,7 +222,7 @@ class PartitionProcess:
         """A step of a repair, in plain data."""
         return self._done(operations.REPAIR, step=do, arguments=what)
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """One step of building views, of about so many documents, or of the switch; with neither a look."""
         return self._done(operations.SWEPT, limit=limit, switch=switch)
 
@@ -248,13 +248,13 @@ class PartitionProcess:
         process = self._process
         try:
             if self._there is None or process is None:
-                raise Gone
+                raise WireClosed
             try:
                 return self._there.call(operation, **arguments)
             except Closed:  # by an interrupt here, in the middle of an answer
                 self._there = self._reached(process)
                 return self._there.call(operation, **arguments)
-        except (Gone, Closed):
+        except (WireClosed, Closed):
             raise self._lost from None
 
     def disown(self) -> None:
@@ -268,7 +268,7 @@ class PartitionProcess:
                     pipe.close()
 
 
-def _heard(file: int, patience: float) -> dict[str, Any] | None:
+def _read_message(file: int, patience: float) -> dict[str, Any] | None:
     """What a process says next on a pipe, empty where it ended; None where it says nothing for so many seconds."""
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
@@ -292,10 +292,10 @@ def evict(folder: str, mode: int) -> None:
     until = time.monotonic() + _LEAVING
     while True:
         try:
-            Owner(folder, mode).close()
+            WriterLock(folder, mode).close()
             return
         except StoreInUse:
-            pid = owner_pid(folder)
+            pid = writer_pid(folder)
             if time.monotonic() >= until and pid is not None and pid != os.getpid():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

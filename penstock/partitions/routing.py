@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.core import Batch
 from penstock.gateway import TableBatch, kind_of
-from penstock.mapreduce import Decoder, Plan, Ranges, Spaces, key_lanes
+from penstock.mapreduce import Decoder, FieldPlan, KeyRanges, Spaces, key_lanes
 from penstock.views import App, Path, Table
 
 _FIRST = 0
@@ -25,14 +25,14 @@ Routed = dict[int, dict[str, list[Batch]]]
 class Router:
     """Parts batches of an app's tables."""
 
-    def __init__(self, app: App, ranges: Ranges) -> None:
+    def __init__(self, app: App, ranges: KeyRanges) -> None:
         self._ranges = ranges
         self._tables = {table.name: table for table in app.tables()}
         self._decoders = {name: self._decoder(table, None) for name, table in self._tables.items()}
         self.kinds: dict[str, str] = {}  # of ts, by table, once a record was seen that tells it
 
     def _decoder(self, table: Table, ts: Path | None) -> Decoder:
-        return Decoder(Plan.of(table.key, ts, []), Spaces(), self._ranges.seed)
+        return Decoder(FieldPlan.of(table.key, ts, []), Spaces(), self._ranges.seed)
 
     def parted(self, table: str, batch: Batch) -> dict[int, Batch]:
         """A batch by partitions, those alone that get something."""

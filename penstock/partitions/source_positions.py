@@ -11,10 +11,10 @@ from penstock.core import Resume, check_fence
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.spout import Remembered, SourceMoved, SpoutBatch
 
-__all__ = ["Stands"]
+__all__ = ["SourcePositions"]
 
 
-class Stands:
+class SourcePositions:
     """By partition the offsets of sources, and the notes of their spouts.
 
     `finish` finishes a switch that only some partitions made. It is called before they are asked: the switch of a
@@ -24,7 +24,7 @@ class Stands:
     def __init__(
         self, seats: Sequence[PartitionHandle], sources: list[dict[str, int]], finish: Callable[[], None]
     ) -> None:
-        self._seats = seats
+        self._handles = seats
         self._finish = finish
         self._sources = sources
         self._notes: dict[str, bytes] = {}
@@ -46,7 +46,7 @@ class Stands:
             return None
         least = min(offsets)
         if source not in self._notes:
-            self._notes[source] = self._seats[offsets.index(least)].note(source)
+            self._notes[source] = self._handles[offsets.index(least)].note(source)
         return Remembered(least, self._notes[source])
 
     def follows(self, batch: SpoutBatch, source: str) -> bool:
@@ -79,7 +79,7 @@ class Stands:
     def _known(self) -> list[dict[str, int]]:
         if not self.sure:
             self._finish()
-            self._sources = [dict(seat.standing().sources) for seat in self._seats]
+            self._sources = [dict(seat.standing().sources) for seat in self._handles]
             self._notes.clear()
             self.sure = True
         return self._sources

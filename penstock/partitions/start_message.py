@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from penstock.core import Settings
-from penstock.generations import Concert
-from penstock.partitions.app_transfer import Shipped
+from penstock.generations import GenerationNumbers
+from penstock.partitions.app_transfer import AppTransfer
 
 __all__ = ["StartMessage", "read_message", "write_message"]
 
@@ -17,7 +17,7 @@ __all__ = ["StartMessage", "read_message", "write_message"]
 class StartMessage:
     """The partition that a process serves, with its store and its app."""
 
-    app: Shipped
+    app: AppTransfer
     folders: tuple[str, ...]
     here: int
     starts: tuple[int, ...]
@@ -25,7 +25,7 @@ class StartMessage:
     settings: Settings
     deadline: float  # seconds after which what is told early, and is not there, is saved
     patience: float  # seconds without a sign of life after which who was asked counts as hanging
-    concert: Concert  # which views all partitions build
+    generation_numbers: GenerationNumbers  # which views all partitions build
 
 
 def write_message(file: IO[bytes], message: StartMessage) -> None:

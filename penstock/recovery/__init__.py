@@ -3,7 +3,7 @@
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
-from penstock.recovery.oracle.plain_reducers import RECIPES, Given, result_of
+from penstock.recovery.oracle.plain_reducers import RECIPES, ReducerInput, result_of
 from penstock.recovery.oracle.plain_values import (
     Rank,
     Refused,
@@ -12,14 +12,14 @@ from penstock.recovery.oracle.plain_values import (
     identity,
     key_of,
     moment_of,
-    place,
     rank,
+    sort_place,
     value_of,
 )
 from penstock.recovery.oracle.plain_views import (
-    Recomputed,
+    ExpectedRow,
+    RecomputedView,
     Reducing,
-    Shown,
     emission,
     holds,
     read_by,
@@ -30,52 +30,61 @@ from penstock.recovery.oracle.plain_views import (
 )
 from penstock.recovery.productions.delayed_productions import (
     DELAYED,
-    Delayed,
+    DelayedContributions,
     delay,
     delayed,
     drop_delayed,
     first_delayed,
 )
-from penstock.recovery.productions.early import BEFORE, Early, Guard, Kept, keep_before, kept_before, newer, untold
+from penstock.recovery.productions.early import (
+    BEFORE,
+    EarlySet,
+    Guard,
+    UndoRow,
+    keep_before,
+    newer,
+    unconfirmed_batches,
+    undo_rows,
+)
 from penstock.recovery.productions.numbered import (
     OUT,
     OldEpoch,
-    Owed,
     Production,
+    ProductionGuard,
     Sent,
-    Taken,
+    StoredProduction,
     consistent,
     deleted,
+    in_flight,
+    next_productions,
     oldest_owed,
     owed_after,
     owed_back,
     parts_of,
-    pending,
     saved,
-    taken,
 )
 from penstock.recovery.quarantine.entries import (
+    EntryFilter,
     Left,
     Quarantined,
     QuarantineKind,
     Settled,
-    Wanted,
     document_id,
     group_id,
     record_id,
 )
 from penstock.recovery.quarantine.listing import held_documents, held_groups, key_of_reject, listed, views_of
-from penstock.recovery.quarantine.retry_drop import NO_GROUP, Releases, Releasing
+from penstock.recovery.quarantine.retry_drop import NO_GROUP, OneStoreRetries, QuarantineRetries
 from penstock.recovery.quarantine.stored_records import wire_record
-from penstock.recovery.repair.document_scan import Scan
-from penstock.recovery.repair.fresh_map import Mapping, moment_in, same_pairs, shown_pairs
-from penstock.recovery.repair.group_replacement import Mender, Replaced
-from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, Shadows, hearing
-from penstock.recovery.repair.refusal import Again
-from penstock.recovery.repair.repair_site import IN_MEMORY, Compared, OneSite, Site, scanned
-from penstock.recovery.repair.repair_steps import STEP, Steps, changes_of, take_step
-from penstock.recovery.repair.repost import Posted, Reposting, posted
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery.repair.document_scan import DocumentScan
+from penstock.recovery.repair.fresh_map import FreshMap, moment_in, pairs_text, same_pairs
+from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
+from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, Shadows, hearing
+from penstock.recovery.repair.refusal import RebuildIncomplete
+from penstock.recovery.repair.repair_site import IN_MEMORY, OneSite, Site, ViewComparison, scanned
+from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
+from penstock.recovery.repair.repost import PostedValue, Repost, posted
+from penstock.recovery.repair.restatement import Restatement
 from penstock.recovery.repair.scratch_store import folder_store, scratch_folder
 from penstock.recovery.repair_report import Mended, Repaired
 
@@ -87,49 +96,49 @@ __all__ = [
     "OUT",
     "RECIPES",
     "STEP",
-    "Again",
     "Check",
     "Checked",
-    "Compared",
-    "Delayed",
+    "DelayedContributions",
     "Dictionaries",
-    "Early",
-    "Given",
+    "DocumentScan",
+    "EarlySet",
+    "EntryFilter",
+    "ExpectedRow",
+    "FreshMap",
+    "GroupReplacement",
     "Guard",
-    "Heard",
-    "Kept",
     "Left",
-    "Mapping",
     "Mended",
-    "Mender",
     "Numbers",
     "OldEpoch",
     "OneSite",
-    "Owed",
-    "Posted",
+    "OneStoreRetries",
+    "PostedValue",
     "Production",
+    "ProductionGuard",
     "QuarantineKind",
+    "QuarantineRetries",
     "Quarantined",
     "Rank",
-    "Recomputed",
+    "RebuildIncomplete",
+    "RebuildListener",
+    "RecomputedView",
+    "ReducerInput",
     "Reducing",
     "Refused",
-    "Releases",
-    "Releasing",
-    "Repair",
+    "RepairSteps",
     "Repaired",
-    "Replaced",
-    "Reposting",
-    "Scan",
+    "ReplacedGroup",
+    "Repost",
+    "Restatement",
     "Sent",
     "Settled",
     "Shadow",
     "Shadows",
-    "Shown",
     "Site",
-    "Steps",
-    "Taken",
-    "Wanted",
+    "StoredProduction",
+    "UndoRow",
+    "ViewComparison",
     "at",
     "changes_of",
     "consistent",
@@ -148,20 +157,20 @@ __all__ = [
     "held_groups",
     "holds",
     "identity",
+    "in_flight",
     "keep_before",
-    "kept_before",
     "key_of",
     "key_of_reject",
     "listed",
     "moment_in",
     "moment_of",
     "newer",
+    "next_productions",
     "oldest_owed",
     "owed_after",
     "owed_back",
+    "pairs_text",
     "parts_of",
-    "pending",
-    "place",
     "posted",
     "rank",
     "read_by",
@@ -174,10 +183,10 @@ __all__ = [
     "saved",
     "scanned",
     "scratch_folder",
-    "shown_pairs",
+    "sort_place",
     "take_step",
-    "taken",
-    "untold",
+    "unconfirmed_batches",
+    "undo_rows",
     "user_of",
     "value_of",
     "views_of",

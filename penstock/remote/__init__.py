@@ -7,15 +7,15 @@ from penstock.remote.operations import (
     OPERATIONS,
     PLAIN,
     TABLES,
-    Codec,
     Effect,
+    MessageCodec,
     Operation,
     listed,
     operation,
 )
 from penstock.remote.remote_writer import RemoteWriter
-from penstock.remote.server import BEAT, Holder, drop_socket, take_socket
-from penstock.remote.socket_wire import Gone
+from penstock.remote.server import BEAT, Server, drop_socket, take_socket
+from penstock.remote.socket_wire import WireClosed
 from penstock.remote.wire_messages import (
     batch_data,
     batch_of,
@@ -28,7 +28,7 @@ from penstock.remote.wire_messages import (
     repaired_data,
     repaired_of_data,
 )
-from penstock.remote.writer_protocol import HolderLost, HolderSilent, Writer, parted, post
+from penstock.remote.writer_protocol import HolderLost, HolderSilent, StoreWriter, post, split_reposts
 
 __all__ = [
     "BEAT",
@@ -37,16 +37,16 @@ __all__ = [
     "OPERATIONS",
     "PLAIN",
     "TABLES",
-    "Codec",
     "Effect",
-    "Gone",
-    "Holder",
     "HolderLost",
     "HolderSilent",
+    "MessageCodec",
     "Operation",
     "OperationWriter",
     "RemoteWriter",
-    "Writer",
+    "Server",
+    "StoreWriter",
+    "WireClosed",
     "batch_data",
     "batch_of",
     "drop_socket",
@@ -56,11 +56,11 @@ __all__ = [
     "error_of",
     "listed",
     "operation",
-    "parted",
     "post",
     "production_data",
     "production_of",
     "repaired_data",
     "repaired_of_data",
+    "split_reposts",
     "take_socket",
 ]

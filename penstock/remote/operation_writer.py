@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from penstock.cache import BatchRejected, Tell
 from penstock.core import Batch, Compacted, Progress, batches_of
 from penstock.generations import Refilled
-from penstock.recovery import Checked, QuarantineKind, Repaired, Settled, Wanted
+from penstock.recovery import Checked, EntryFilter, QuarantineKind, Repaired, Settled
 from penstock.remote import operations
 from penstock.remote.operations import Operation
 from penstock.spout import Record, Remembered, SpoutBatch
@@ -104,7 +104,7 @@ class OperationWriter(ABC):
         progress: Progress | None = None,
     ) -> Settled:
         """Try entries of the quarantine again."""
-        return self.call(operations.RETRY, progress, **Wanted.of(ids, kind, table, view, limit).asked())
+        return self.call(operations.RETRY, progress, **EntryFilter.of(ids, kind, table, view, limit).asked())
 
     def drop(
         self,
@@ -117,7 +117,7 @@ class OperationWriter(ABC):
         progress: Progress | None = None,
     ) -> Settled:
         """Drop entries of the quarantine."""
-        return self.call(operations.DROP, progress, **Wanted.of(ids, kind, table, view, limit).asked())
+        return self.call(operations.DROP, progress, **EntryFilter.of(ids, kind, table, view, limit).asked())
 
     def migrate_as(self, wanted: dict[str, dict[str, Any]], progress: Progress | None = None) -> Migrated:
         """Build the rest of the views that changed; the holder must have these definitions."""

@@ -35,7 +35,18 @@ from penstock.remote.wire_messages import (
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Counts, Migrated
 
-__all__ = ["COUNTS", "OPERATIONS", "PLAIN", "TABLES", "Codec", "Effect", "Operation", "Tell", "listed", "operation"]
+__all__ = [
+    "COUNTS",
+    "OPERATIONS",
+    "PLAIN",
+    "TABLES",
+    "Effect",
+    "MessageCodec",
+    "Operation",
+    "Tell",
+    "listed",
+    "operation",
+]
 
 A = TypeVar("A")
 Tell = Callable[[Any], None]
@@ -43,7 +54,7 @@ Tell = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[A]):
+class MessageCodec(Generic[A]):
     """Makes plain data of a value, and the value of plain data."""
 
     encode: Callable[[A], Any]
@@ -66,8 +77,8 @@ class Operation(Generic[A]):
     """
 
     name: str
-    answer: Codec[A]
-    arguments: Mapping[str, Codec[Any]]
+    answer: MessageCodec[A]
+    arguments: Mapping[str, MessageCodec[Any]]
     effect: Effect
     perform: Callable[..., A]
     reports: bool = False
@@ -95,45 +106,49 @@ def _same(value: Any) -> Any:
     return value
 
 
-def listed(item: Codec[A]) -> Codec[list[A]]:
+def listed(item: MessageCodec[A]) -> MessageCodec[list[A]]:
     """Make the codec of a list from the codec of its items."""
-    return Codec(lambda values: [item.encode(value) for value in values], lambda data: [item.decode(d) for d in data])
+    return MessageCodec(
+        lambda values: [item.encode(value) for value in values], lambda data: [item.decode(d) for d in data]
+    )
 
 
-def _optional(value: Codec[A]) -> Codec[A | None]:
-    return Codec(
+def _optional(value: MessageCodec[A]) -> MessageCodec[A | None]:
+    return MessageCodec(
         lambda found: None if found is None else value.encode(found),
         lambda data: None if data is None else value.decode(data),
     )
 
 
-PLAIN: Codec[Any] = Codec(_same, _same)
-COUNTS = Codec(counts_data, counts_of_data)
-TABLES: Codec[dict[str, list[Batch]]] = Codec(
+PLAIN: MessageCodec[Any] = MessageCodec(_same, _same)
+COUNTS = MessageCodec(counts_data, counts_of_data)
+TABLES: MessageCodec[dict[str, list[Batch]]] = MessageCodec(
     lambda tables: {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()},
     lambda data: {name: [batch_of(batch) for batch in parts] for name, parts in data.items()},
 )
-_REPAIRED: Codec[list[Repaired]] = Codec(repaired_data, repaired_of_data)
-_SETTLED = Codec(Settled.data, Settled.of_data)
-_REMEMBERED: Codec[Remembered] = Codec(lambda found: [found.offset, found.note], lambda data: Remembered(*data))
-_RECORD: Codec[Record] = Codec(record_data, record_of)
-_SPOUT_BATCH: Codec[SpoutBatch] = Codec(spout_batch_data, spout_batch_of)
-_VALUES: Codec[Mapping[str, Any]] = Codec(values_data, _same)
-_KEY: Codec[Any] = Codec(encode_key, decode_key)
-_ENTRIES: dict[str, Codec[Any]] = dict.fromkeys(("ids", "kind", "table", "view", "limit"), PLAIN)
-_CHECKED: Codec[Checked] = Codec(checked_data, checked_of_data)
-_COMPACTED = Codec(Compacted.data, Compacted.of)
-_MIGRATED: Codec[Migrated] = Codec(Migrated.data, Migrated.of)
-_REFILLED = Codec(Refilled.data, Refilled.of)
-_FOLDER: Codec[str | os.PathLike[str]] = Codec(os.path.abspath, _same)
+_REPAIRED: MessageCodec[list[Repaired]] = MessageCodec(repaired_data, repaired_of_data)
+_SETTLED = MessageCodec(Settled.data, Settled.of_data)
+_REMEMBERED: MessageCodec[Remembered] = MessageCodec(
+    lambda found: [found.offset, found.note], lambda data: Remembered(*data)
+)
+_RECORD: MessageCodec[Record] = MessageCodec(record_data, record_of)
+_SPOUT_BATCH: MessageCodec[SpoutBatch] = MessageCodec(spout_batch_data, spout_batch_of)
+_VALUES: MessageCodec[Mapping[str, Any]] = MessageCodec(values_data, _same)
+_KEY: MessageCodec[Any] = MessageCodec(encode_key, decode_key)
+_ENTRIES: dict[str, MessageCodec[Any]] = dict.fromkeys(("ids", "kind", "table", "view", "limit"), PLAIN)
+_CHECKED: MessageCodec[Checked] = MessageCodec(checked_data, checked_of_data)
+_COMPACTED = MessageCodec(Compacted.data, Compacted.of)
+_MIGRATED: MessageCodec[Migrated] = MessageCodec(Migrated.data, Migrated.of)
+_REFILLED = MessageCodec(Refilled.data, Refilled.of)
+_FOLDER: MessageCodec[str | os.PathLike[str]] = MessageCodec(os.path.abspath, _same)
 
 
 def operation(
     table: dict[str, Operation[Any]],
     name: str,
-    answer: Codec[A],
+    answer: MessageCodec[A],
     effect: Effect,
-    arguments: Mapping[str, Codec[Any]] | None = None,
+    arguments: Mapping[str, MessageCodec[Any]] | None = None,
     *,
     perform: Callable[..., Any] | None = None,
     reports: bool = False,
@@ -179,7 +194,7 @@ DROP = operation(OPERATIONS, "drop", _SETTLED, Effect.CHANGES, _ENTRIES, reports
 CHECK = operation(OPERATIONS, "check", _CHECKED, Effect.CHANGES, {"fix": PLAIN}, reports=True, unless="fix")
 MIGRATE = operation(OPERATIONS, "migrate_as", _MIGRATED, Effect.CHANGES, {"wanted": PLAIN}, reports=True)
 BEGIN_REFILL: Operation[int] = operation(
-    OPERATIONS, "begin_refill", PLAIN, Effect.CHANGES, {"tables": Codec(list, _same), "wanted": PLAIN}
+    OPERATIONS, "begin_refill", PLAIN, Effect.CHANGES, {"tables": MessageCodec(list, _same), "wanted": PLAIN}
 )
 REFILL = operation(OPERATIONS, "refill", _REFILLED, Effect.CHANGES, {"folder": _FOLDER}, reports=True)
 MEMORY: Operation[dict[str, Any]] = operation(OPERATIONS, "memory", PLAIN, Effect.READS, perform=_memory)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from penstock.cache import Closed, ForkedStore, PenstockError
 from penstock.remote.operation_writer import OperationWriter
 from penstock.remote.operations import MEMORY, Effect, Operation
-from penstock.remote.socket_wire import PROTOCOL, Gone, Silent, Wire, connect
+from penstock.remote.socket_wire import PROTOCOL, Wire, WireClosed, WireTimeout, connect
 from penstock.remote.wire_messages import error_of
 from penstock.remote.writer_protocol import HolderLost, HolderSilent
 from penstock.views import Counts
@@ -44,7 +44,7 @@ class RemoteWriter(OperationWriter):
         """A connection to who holds the store; Gone where nobody answers there."""
         try:
             wire = connect(path, patience)
-        except Silent:
+        except WireTimeout:
             raise HolderSilent(path, holder, patience) from None
         try:
             if wire.uid != os.geteuid():
@@ -60,7 +60,7 @@ class RemoteWriter(OperationWriter):
                     f"the store at {path} is held by {holder}, another version of penstock that takes no work from "
                     "this one; run the same version, or end that process"
                 )
-        except Silent:
+        except WireTimeout:
             wire.close()
             raise HolderSilent(path, holder, patience) from None
         except BaseException:
@@ -110,12 +110,12 @@ class RemoteWriter(OperationWriter):
                     return answer
                 if "at" in answer and progress is not None:
                     progress(*answer["at"])
-        except Silent:
+        except WireTimeout:
             self.close()
             raise HolderSilent(
                 self._path, self.holder, self._patience, self._known(operation.effect_of(request))
             ) from None
-        except Gone:
+        except WireClosed:
             self.close()
             raise HolderLost(self._path, self.holder, self._known(operation.effect_of(request))) from None
         except BaseException:

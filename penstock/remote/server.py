@@ -24,10 +24,10 @@ from typing import Any
 
 from penstock.cache import Closed, PenstockError
 from penstock.remote.operations import Operation
-from penstock.remote.socket_wire import PROTOCOL, Gone, Silent, Wire, end, listen, remove
+from penstock.remote.socket_wire import PROTOCOL, Wire, WireClosed, WireTimeout, end, listen, remove
 from penstock.remote.wire_messages import error_data
 
-__all__ = ["Holder", "drop_socket", "take_socket"]
+__all__ = ["Server", "drop_socket", "take_socket"]
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -50,7 +50,7 @@ def drop_socket(path: str, sock: socket.socket) -> None:
     end(sock)
 
 
-class Holder:
+class Server:
     """Serves others, from its making until `close`."""
 
     def __init__(
@@ -144,18 +144,18 @@ class Holder:
             wire.send({"penstock": PROTOCOL, "app": self._app, "pid": self._pid})
             while not self._closed:
                 self._answer(wire, wire.receive(None))
-        except (Gone, Silent):
+        except (WireClosed, WireTimeout):
             pass  # it has what it wanted, or does not want it any more
         finally:
             with self._lock:
                 self._wires.pop(wire, None)
             if self._closed:
-                self._say_farewell(wire)
+                self._refuse_message(wire)
             wire.close()
 
-    def _say_farewell(self, wire: Wire) -> None:
+    def _refuse_message(self, wire: Wire) -> None:
         """Tell the other side that nothing was done of a message that this thread has not read."""
-        with suppress(Gone, Silent):
+        with suppress(WireClosed, WireTimeout):
             wire.send({"failed": error_data(Closed(_ENGINE))})
 
     def _answer(self, wire: Wire, asked: Any) -> None:
@@ -204,7 +204,7 @@ class _Work:
             self._answer = {"done": self._do(engine)}
         except PenstockError as error:
             self._answer = {"failed": error_data(error)}
-        except Gone:
+        except WireClosed:
             pass  # nobody waits for the answer
         except BaseException as error:
             _log.exception("what another process asked for failed")
@@ -233,7 +233,7 @@ class _Work:
         """How far it is; raises where nobody hears it any more, or where the store is being closed."""
         self._say({"at": at})
         if self._unheard:
-            raise Gone
+            raise WireClosed
         if self._closing():
             raise Closed(_ENGINE)
 
@@ -253,11 +253,11 @@ class _Work:
     def _send(self, message: dict[str, Any]) -> None:
         try:
             self._wire.send(message)
-        except Gone:
+        except WireClosed:
             self._unheard = True
 
 
-_serving: weakref.WeakSet[Holder] = weakref.WeakSet()
+_serving: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

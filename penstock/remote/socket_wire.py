@@ -5,7 +5,7 @@ A message is its length, four bytes big-endian, and so many bytes of MessagePack
 - a path of any length can be bound and connected to: the socket is named through the folder's descriptor, since a
   socket's own name is limited to some 107 bytes;
 - only the same user is talked to, whatever the mode of the file says;
-- nothing is waited for without a bound: who says nothing for that long is `Silent`, who is gone is `Gone`.
+- nothing is waited for without a bound: who says nothing for that long is `WireTimeout`, who is gone is `WireClosed`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from penstock.cache import PenstockError, StoreDamaged, pack, unpack
 
-__all__ = ["PROTOCOL", "Gone", "Silent", "Wire", "connect", "end", "listen", "remove"]
+__all__ = ["PROTOCOL", "Wire", "WireClosed", "WireTimeout", "connect", "end", "listen", "remove"]
 
 PROTOCOL = 2
 """The version of what is said; the first message of each side has it."""
@@ -35,11 +35,11 @@ _WAITING = 64  # connections that may wait to be taken
 _LOOKS, _LOOK = 3, 0.1  # a process that ends frees the lock of its store an instant before it stops to listen
 
 
-class Silent(Exception):
+class WireTimeout(Exception):
     """Nothing came for as long as one waits."""
 
 
-class Gone(Exception):
+class WireClosed(Exception):
     """The other side ended, or was never there."""
 
 
@@ -59,20 +59,20 @@ class Wire:
         try:
             self._sock.sendall(_LENGTH.pack(len(data)) + data)
         except TimeoutError:
-            raise Silent from None
+            raise WireTimeout from None
         except OSError as error:
-            raise Gone from error
+            raise WireClosed from error
 
     def receive(self, patience: float | None) -> Any:
         """The next message, waited for so many seconds (None: as long as it takes)."""
         self._sock.settimeout(patience)
         size = _LENGTH.unpack(self._bytes(_LENGTH.size))[0]
         if size > _MOST:
-            raise Gone
+            raise WireClosed
         try:
             return unpack(self._bytes(size))
         except StoreDamaged:  # no message: who is there speaks otherwise
-            raise Gone from None
+            raise WireClosed from None
 
     def _bytes(self, size: int) -> bytes:
         parts: list[bytes] = []
@@ -80,11 +80,11 @@ class Wire:
             try:
                 got = self._sock.recv(min(size, _PIECE))
             except TimeoutError:
-                raise Silent from None
+                raise WireTimeout from None
             except OSError as error:
-                raise Gone from error
+                raise WireClosed from error
             if not got:
-                raise Gone
+                raise WireClosed
             parts.append(got)
             size -= len(got)
         return b"".join(parts)
@@ -188,7 +188,7 @@ def connect(path: str, patience: float) -> Wire:
         return Wire(sock)
     except TimeoutError:
         sock.close()
-        raise Silent from None
+        raise WireTimeout from None
     except PermissionError as error:
         sock.close()
         raise PenstockError(
@@ -197,4 +197,4 @@ def connect(path: str, patience: float) -> Wire:
         ) from error
     except OSError as error:
         sock.close()
-        raise Gone from error
+        raise WireClosed from error

@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
 from penstock.core import Batch
-from penstock.gateway import Deletion, Form, Received, TableBatch
-from penstock.recovery import Checked, Early, Mended, Owed, Production, Repaired
+from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
+from penstock.recovery import Checked, EarlySet, Mended, Production, Repaired, StoredProduction
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import ABSENT, Counts, Rejection
 
@@ -74,17 +74,17 @@ def production_data(production: Production) -> list[Any]:
 def production_of(data: list[Any]) -> Production:
     """The productions that this is the data of."""
     sender, epoch, owed = data
-    return Production(sender, epoch, tuple(Owed(*one) for one in owed))
+    return Production(sender, epoch, tuple(StoredProduction(*one) for one in owed))
 
 
-def early_data(early: Early) -> list[Any]:
+def early_data(early: EarlySet) -> list[Any]:
     """What a partition tells another one early, as plain data."""
     return [early.sender, early.epoch, early.batch, early.saved, early.parts]
 
 
-def early_of(data: list[Any]) -> Early:
+def early_of(data: list[Any]) -> EarlySet:
     """What is told early that this is the data of."""
-    return Early(*data)
+    return EarlySet(*data)
 
 
 def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
@@ -122,12 +122,12 @@ def spout_batch_of(data: dict[str, Any]) -> SpoutBatch:
     return SpoutBatch(**{**data, **made})
 
 
-def _received_data(received: dict[int, Received]) -> list[list[Any]]:
+def _received_data(received: dict[int, ReceivedRecord]) -> list[list[Any]]:
     return [[place, own.form.value, own.data, own.size, own.ts] for place, own in received.items()]
 
 
-def _received_of(data: list[list[Any]]) -> dict[int, Received]:
-    return {place: Received(Form(form), *rest) for place, form, *rest in data}
+def _received_of(data: list[list[Any]]) -> dict[int, ReceivedRecord]:
+    return {place: ReceivedRecord(Form(form), *rest) for place, form, *rest in data}
 
 
 def _records_data(records: TableBatch) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from penstock.recovery import Checked, QuarantineKind, Repaired, Settled
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Counts, Migrated
 
-__all__ = ["HolderLost", "HolderSilent", "PendingCounts", "Writer", "parted", "post"]
+__all__ = ["HolderLost", "HolderSilent", "PendingCounts", "StoreWriter", "post", "split_reposts"]
 
 
 class HolderSilent(PenstockError):
@@ -69,7 +69,7 @@ class PendingCounts(Protocol):
         ...
 
 
-class Writer(Protocol):
+class StoreWriter(Protocol):
     """The calls that write a store, which its engine and the writers of other processes have in common."""
 
     @property
@@ -175,9 +175,9 @@ class Writer(Protocol):
     ) -> None: ...
 
 
-def post(writer: Writer, records: Iterable[Record]) -> Counts:
+def post(writer: StoreWriter, records: Iterable[Record]) -> Counts:
     """Take records of any tables as one transaction, after the reposts among them; a repost counts as equal."""
-    rest, values = parted(records)
+    rest, values = split_reposts(records)
     if values:
         writer.repost_many(values)
     tables: dict[str, list[Batch]] = {}
@@ -190,7 +190,7 @@ def post(writer: Writer, records: Iterable[Record]) -> Counts:
     return writer.take(tables, atomic=True) + Counts(equal=sum(map(len, values.values())))
 
 
-def parted(records: Iterable[Record]) -> tuple[list[Record], dict[str, list[Any]]]:
+def split_reposts(records: Iterable[Record]) -> tuple[list[Record], dict[str, list[Any]]]:
     """Separate reposts from other records; the values of reposts are by table."""
     rest: list[Record] = []
     values: dict[str, list[Any]] = {}

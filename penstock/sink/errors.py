@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cache import PenstockError
-from penstock.views import Position, shown_position
+from penstock.views import Position, position_text
 
 __all__ = ["SinkBehind", "SinkBusy", "SinkTaken"]
 
@@ -53,6 +53,6 @@ sink, which is given all rows first
 
     def __str__(self) -> str:
         return (
-            f"{self.sink} has all changes up to position {shown_position(self.position)}, and {self.reason}; name an "
+            f"{self.sink} has all changes up to position {position_text(self.position)}, and {self.reason}; name an "
             "empty sink, which is given all rows first"
         )

@@ -21,11 +21,11 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 
-from penstock.cache import shown_key
+from penstock.cache import key_text
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocol import Claiming, nobody
 from penstock.sink.sink_positions import width_of
-from penstock.views import ABSENT, Change, Position, shown_position
+from penstock.views import ABSENT, Change, Position, position_text
 
 STDOUT = "-"
 ENVELOPES = ("value", "change")
@@ -45,7 +45,7 @@ def open_file(path: str, view: str, envelope: str, dumps: Callable[[object], str
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except ValueError:  # a character that file names can't contain
-        raise SinkTaken(shown_key(path), "no file can have this name", "name another file") from None
+        raise SinkTaken(key_text(path), "no file can have this name", "name another file") from None
     return FileSink(file, path, view, envelope, dumps)
 
 
@@ -99,7 +99,7 @@ class FileSink:
         """Write a mark after the changes, or overwrite the mark if it is the last line."""
         if not self._regular or (self._marked is not None and self._marked[0] == position):
             return
-        shown = shown_position(position).rjust(_WIDTH * max(1, width_of(position)))
+        shown = position_text(position).rjust(_WIDTH * max(1, width_of(position)))
         mark = f'{self._start()}"{self._envelope}", "position": {shown}}}\n'.encode()
         if self._marked is not None:
             self._end = self._marked[1]

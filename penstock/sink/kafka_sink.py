@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.kafka import MARK, Address, BrokerAway, Chunk, KafkaFault, Reader, address_of, connect, until_ready
+from penstock.kafka import MARK, Address, BrokerAway, Chunk, KafkaFault, KafkaReader, address_of, connect, until_ready
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocol import Claiming, nobody
 from penstock.sink.sink_positions import has_all, joined, position_of, width_of
@@ -143,7 +143,7 @@ class KafkaSink:
     def _refuse(self, reason: str) -> NoReturn:
         raise SinkTaken(self._address.where, reason, "name another topic")
 
-    def _keys(self, reader: Reader, partition: int, first: int, end: int) -> set[bytes]:
+    def _keys(self, reader: KafkaReader, partition: int, first: int, end: int) -> set[bytes]:
         """Return the keys that have a value in a partition."""
         latest: dict[bytes, bool] = {}
         for chunk in self._chunks(reader, partition, first, end):
@@ -151,7 +151,7 @@ class KafkaSink:
                 latest[chunk.key(place) or b""] = value is not None
         return {key for key, there in latest.items() if there}
 
-    def _last(self, reader: Reader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
+    def _last(self, reader: KafkaReader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
         """Return the held position in the last record of a partition, and the last position that was sent."""
         back = 1
         while True:
@@ -163,12 +163,12 @@ class KafkaSink:
                 return None, 0
             back *= 8  # transaction markers, or compacted records
 
-    def _tail(self, reader: Reader, partition: int, start: int, end: int) -> Chunk | None:
+    def _tail(self, reader: KafkaReader, partition: int, start: int, end: int) -> Chunk | None:
         """Return the last records from an offset on, or None."""
         chunks = deque(self._chunks(reader, partition, start, end), 1)
         return chunks[0] if chunks else None
 
-    def _chunks(self, reader: Reader, partition: int, start: int, end: int) -> Iterator[Chunk]:
+    def _chunks(self, reader: KafkaReader, partition: int, start: int, end: int) -> Iterator[Chunk]:
         """Yield the records from an offset to the end."""
         reader.assign({partition: start})
         until, at = self._clock() + _PATIENCE, start

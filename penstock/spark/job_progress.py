@@ -10,13 +10,13 @@ from typing import Any
 
 from penstock.cache import Tell
 
-__all__ = ["told_of"]
+__all__ = ["report_progress"]
 
 _EVERY = 0.25  # seconds
 
 
 @contextmanager
-def told_of(spark: Any, what: str, tell: Tell) -> Iterator[None]:
+def report_progress(spark: Any, what: str, tell: Tell) -> Iterator[None]:
     """Report the progress of Spark jobs while the block runs. If the block fails, cancel them."""
     tell(what, 0, 0)
     context = spark.sparkContext

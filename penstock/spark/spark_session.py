@@ -119,7 +119,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise SparkFailed("starting", _said(error)) from error
+        raise SparkFailed("starting", _error_line(error)) from error
 
 
 @contextmanager
@@ -178,10 +178,10 @@ def ran(stage: str, work: Callable[[], Any]) -> Any:
     except PenstockError:
         raise
     except Exception as error:
-        raise SparkFailed(stage, _said(error)) from error
+        raise SparkFailed(stage, _error_line(error)) from error
 
 
-def _said(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """Return the line with the reason: the last of a worker's traceback, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     begun = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine import Shipped
+from penstock.engine import AppTransfer
 
-__all__ = ["Bucket", "Layout", "Note", "Origin", "Piece", "Report", "TablePlan"]
+__all__ = ["Bucket", "JobPlan", "Origin", "Piece", "SourceOffset", "TablePlan", "TaskReport"]
 
 
 class Piece(msgspec.Struct, array_like=True, frozen=True):
@@ -44,7 +44,7 @@ class Origin(msgspec.Struct, array_like=True, frozen=True):
         return f"{self.unit} {place if self.offsets else place + 1}"
 
 
-class Note(msgspec.Struct, array_like=True, frozen=True):
+class SourceOffset(msgspec.Struct, array_like=True, frozen=True):
     """The offset that a source was read to."""
 
     source: str
@@ -69,10 +69,10 @@ class TablePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class JobPlan:
     """The plan of one backfill."""
 
-    app: Shipped
+    app: AppTransfer
     seed: int
     folder: str  # for the results of tasks
     tables: dict[str, TablePlan]
@@ -98,10 +98,10 @@ class Bucket(msgspec.Struct, array_like=True):
     deletes: dict[int, tuple[bytes, Any]]  # from record to packed key and ts
     stamps: dict[int, Any]
     refused: list[tuple[int, int, str, str, bytes, int, Any]]  # place, reason, and received bytes
-    notes: list[Note]
+    notes: list[SourceOffset]
 
 
-class Report(msgspec.Struct, array_like=True):
+class TaskReport(msgspec.Struct, array_like=True):
     """The result of a task: its file, and for each view the number of contributions in it, with a sample of groups."""
 
     number: int
@@ -115,5 +115,5 @@ class Report(msgspec.Struct, array_like=True):
     held: dict[str, int] = {}
     held_groups: dict[str, int] = {}
     ts_kind: str | None = None
-    notes: list[Note] = []
+    notes: list[SourceOffset] = []
     rows: dict[str, int] = {}

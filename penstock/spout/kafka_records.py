@@ -23,7 +23,7 @@ from penstock.cache import (
     received_document,
     unpack_received,
 )
-from penstock.gateway import Deletion, Form, Received, TableBatch
+from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
 from penstock.kafka import MARK, Chunk
 
 _SPACE = b" \t\r\n"
@@ -32,13 +32,13 @@ _ERRORS = (PenstockError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
 @dataclass(slots=True)
-class Taken:
+class KafkaRecords:
     """The result of converting records. Places count from 0, and those in `skips` gave no record."""
 
     batch: TableBatch
     skips: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
-    received: dict[int, Received] = field(default_factory=dict)
+    received: dict[int, ReceivedRecord] = field(default_factory=dict)
 
 
 # -- keys
@@ -88,7 +88,7 @@ KEYS: Mapping[str, Callable[[bytes], Any]] = {"json": json_key, "text": text_key
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class KafkaFormat:
     """The format of records: their keys, the fields that get the key, and whether they are changes of Debezium."""
 
     key_of: Callable[[bytes], Any] = json_key
@@ -100,14 +100,14 @@ class Shape:
         """Return whether a JSON object is the document unchanged, and its key is ignored."""
         return not self.fields and not self.debezium
 
-    def take(self, chunk: Chunk) -> Taken:
+    def take(self, chunk: Chunk) -> KafkaRecords:
         """Convert the records of a chunk."""
         if chunk.plain and self.by_value:
-            return Taken(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
+            return KafkaRecords(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
         return self._one_by_one(chunk)
 
-    def _one_by_one(self, chunk: Chunk) -> Taken:
-        out = Taken(TableBatch([]))
+    def _one_by_one(self, chunk: Chunk) -> KafkaRecords:
+        out = KafkaRecords(TableBatch([]))
         batch, places = out.batch, list[int]()
         for place, value in enumerate(chunk.values):
             if value is None and chunk.key(place) == MARK:
@@ -167,12 +167,12 @@ class Shape:
             raise RecordError(f"its op is {op!r}, and it has no document in `after`")
         return pack_document(after), ts
 
-    def _received(self, chunk: Chunk, place: int) -> Received:
+    def _received(self, chunk: Chunk, place: int) -> ReceivedRecord:
         value: bytes | None = chunk.values[place]
         if value is None:
-            return Received.made(Form.TEXT, chunk.key(place) or b"", chunk.time(place))
+            return ReceivedRecord.made(Form.TEXT, chunk.key(place) or b"", chunk.time(place))
         form = Form.TEXT if self.debezium or self.fields else Form.JSON
-        return Received.made(form, value, chunk.time(place))
+        return ReceivedRecord.made(form, value, chunk.time(place))
 
 
 def _line(value: bytes | None) -> bytes | None:

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.gateway import TableBatch
-from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, OffsetLost, Reader, Topic, until_ready
+from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, KafkaReader, OffsetLost, Topic, until_ready
 from penstock.spout.errors import SourceMissing, SourceUnreadable
-from penstock.spout.kafka_fetched import Held
-from penstock.spout.kafka_records import Shape
+from penstock.spout.kafka_fetched import FetchedChunks
+from penstock.spout.kafka_records import KafkaFormat
 from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -40,24 +40,24 @@ _COMPACTED = Contract(False, "the topic is compacted: of a key only the latest r
 _UNTOLD = Contract(False, "the broker does not tell whether the topic is compacted")
 
 
-class Note(msgspec.Struct, array_like=True, frozen=True):
+class KafkaState(msgspec.Struct, array_like=True, frozen=True):
     """The spout state of a topic, stored with each batch."""
 
     topic: bytes  # the topic's id, empty if the broker reports none
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """The options of reading a topic: the start of an unknown partition, and the reaction to lost records."""
 
     start: str | int = EARLIEST  # or a moment, in milliseconds
     lost: str | None = None  # None refuses to continue
     name: str | None = None  # the name of the topic in the store, if it differs
-    shape: Shape = field(default_factory=Shape)
+    shape: KafkaFormat = field(default_factory=KafkaFormat)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ReadPosition:
     """The offset from which a partition is read, and the store's offset before. `stands` says whether to report it."""
 
     partition: int
@@ -86,7 +86,7 @@ class KafkaSpout:
         address: Address,
         table: str,
         client: Client,
-        reading: Reading,
+        reading: ReadOptions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = address.where
@@ -102,13 +102,13 @@ class KafkaSpout:
         self._clock = clock
         self._looked = self._told = 0.0
         self._broker: Broker | None = None
-        self._reader: Reader | None = None
+        self._reader: KafkaReader | None = None
         self._topic = Topic(b"", 0)
         self._given: dict[int, int] = {}  # by partition: the next offset to return
         self._fetched: dict[int, int] = {}  # the next offset to fetch
         self._durable: dict[int, int] = {}  # by partition: the offset to report to the group
         self._untold = False
-        self._held = Held()
+        self._held = FetchedChunks()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
         self._begun = False  # whether the store knew the topic before
@@ -127,7 +127,7 @@ class KafkaSpout:
         self._read_from(places)
         self._looked = self._clock()
 
-    def _opened(self) -> Reader:
+    def _opened(self) -> KafkaReader:
         return self._client.reader(self._address, lean=self._lean)
 
     @property
@@ -159,7 +159,7 @@ class KafkaSpout:
         ends = {partition: end for partition, (_, end) in self._broker.bounds(every).items()}
         if isinstance(until, int):
             ends = self._broker.since(until, every)
-        note = _encode(Note(topic.id))
+        note = _encode(KafkaState(topic.id))
         return [
             Range(self._named(n), n, place.offset, max(place.offset, ends[n]), self._unit(n), note)
             for n, place in zip(every, places, strict=True)
@@ -179,25 +179,25 @@ class KafkaSpout:
         """Return the source partition of a partition."""
         return f"{self.source}/{partition}"
 
-    def _decided(self, topic: Topic, known: Mapping[int, Remembered | None]) -> list[_Place]:
+    def _decided(self, topic: Topic, known: Mapping[int, Remembered | None]) -> list[_ReadPosition]:
         """Decide from which offset to read each of these partitions."""
         assert self._broker is not None
         bounds = self._broker.bounds(list(known))
         fresh = [partition for partition, own in known.items() if own is None]
         start = EARLIEST if self._begun else self._reading.start  # partitions that are added later are read completely
         since = self._broker.since(start, fresh) if isinstance(start, int) and fresh else {}
-        out: list[_Place] = []
+        out: list[_ReadPosition] = []
         for partition, own in known.items():
             first, end = bounds[partition]
             if own is None:
-                out.append(_Place(partition, 0, since.get(partition, end if start == LATEST else first)))
+                out.append(_ReadPosition(partition, 0, since.get(partition, end if start == LATEST else first)))
                 continue
             reason = self._missing(topic, partition, own, first, end)
             instead = own.offset if reason is None else self._instead(reason, first, end)
-            out.append(_Place(partition, own.offset, instead, stands=reason is not None))
+            out.append(_ReadPosition(partition, own.offset, instead, stands=reason is not None))
         return out
 
-    def _read_from(self, places: Sequence[_Place]) -> None:
+    def _read_from(self, places: Sequence[_ReadPosition]) -> None:
         """Read these partitions. Batches without records first report offsets that the store does not know."""
         for place in reversed(places):
             self._given[place.partition] = self._fetched[place.partition] = place.offset
@@ -212,7 +212,7 @@ class KafkaSpout:
     def _missing(self, topic: Topic, partition: int, own: Remembered, first: int, end: int) -> str | None:
         """Return the reason if the records at the store's offset no longer exist, or None."""
         where = f"the store stands at offset {own.offset} of partition {partition}"
-        note = _note(own.note)
+        note = _kafka_state(own.note)
         if note.topic and topic.id and note.topic != topic.id:
             return f"the topic was deleted and made again since: {where} of the one before"
         if own.offset < first:
@@ -274,7 +274,7 @@ class KafkaSpout:
             self._named(partition),
             start,
             resume,
-            _encode(Note(self._topic.id)),
+            _encode(KafkaState(self._topic.id)),
             raw=False,
             unit=self._unit(partition),
             offsets=offsets,
@@ -334,7 +334,7 @@ class KafkaSpout:
 
     def _anew(self, topic: Topic) -> None:
         """Handle a recreated topic. Fetched records are dropped, because they may be of either topic."""
-        old = _encode(Note(self._topic.id))
+        old = _encode(KafkaState(self._topic.id))
         known = {p: Remembered(self._given[p], old) if p in self._given else None for p in range(topic.partitions)}
         places = self._decided(topic, known)
         self._forget()
@@ -343,13 +343,13 @@ class KafkaSpout:
 
     def _forget(self) -> None:
         """Drop all fetched records and offsets."""
-        self._held, self._given, self._fetched, self._durable, self._lost = Held(), {}, {}, {}, None
+        self._held, self._given, self._fetched, self._durable, self._lost = FetchedChunks(), {}, {}, {}, None
 
     def _find(self, topic: Topic) -> None:
         """Handle missing records at the next offset: they expired, or the end of the topic was lost."""
         assert self._lost is not None
         partition = self._lost.partition
-        own = Remembered(self._given[partition], _encode(Note(self._topic.id)))
+        own = Remembered(self._given[partition], _encode(KafkaState(self._topic.id)))
         places = self._decided(topic, {partition: own})
         self._lost = None
         self._read_from(places)
@@ -387,12 +387,12 @@ class KafkaSpout:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Note).decode
+_decode = msgspec.msgpack.Decoder(KafkaState).decode
 
 
-def _note(data: bytes) -> Note:
+def _kafka_state(data: bytes) -> KafkaState:
     """Decode the spout state. Invalid bytes give a state without a topic id."""
     try:
         return _decode(data)
     except msgspec.MsgspecError:
-        return Note(b"")
+        return KafkaState(b"")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
 
-from penstock.gateway import Received, TableBatch
+from penstock.gateway import ReceivedRecord, TableBatch
 from penstock.spout.errors import SourceCut
 
 
@@ -62,7 +62,7 @@ class SpoutBatch:
     first: int = 1  # the number of the first place in messages
     skips: list[int] = field(default_factory=list)  # places, from 0, that gave no record
     refused: dict[int, str] = field(default_factory=dict)  # by such places: the reason
-    received: dict[int, Received] = field(default_factory=dict)  # by such places: the received bytes
+    received: dict[int, ReceivedRecord] = field(default_factory=dict)  # by such places: the received bytes
     envelope: bool = False  # each record names its own table
     offsets: Sequence[int] = ()  # by place, for records that have their own offsets
     begins: Sequence[int] = ()  # by place: its first offset. It may be empty for raw lines that are unchanged

@@ -12,7 +12,7 @@ from penstock.testing.campaign import Campaign
 from penstock.testing.inputs.trial_apps import trial_of, trials
 from penstock.testing.kinds import KINDS
 from penstock.testing.seeds.coverage import Coverage
-from penstock.testing.seeds.seed_search import Remembered, Seeds, seconds_of
+from penstock.testing.seeds.seed_search import SeedFile, Seeds, seconds_of
 from penstock.testing.simulator.checks import Wrong
 from penstock.testing.simulator.named_places import FAULTS, PLACES, SIDES, renamed
 from penstock.testing.simulator.run import run
@@ -38,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return _named()
     if given.coverage:
         return _coverage(range(given.first, given.first + (given.seeds or 500)))
-    kept = None if given.remembered is None else Remembered(given.remembered)
+    kept = None if given.remembered is None else SeedFile(given.remembered)
     most = given.seeds if given.seeds is not None or given.budget is not None else 1_000
     seeds = Seeds(given.first, most, given.budget, kept)
     if given.seed is not None:

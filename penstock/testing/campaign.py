@@ -25,7 +25,7 @@ _SAVED_EVERY = 500
 
 
 @dataclass(slots=True)
-class Kind:
+class KindTally:
     """The progress of the campaign for one kind of run."""
 
     next: int = 0
@@ -37,7 +37,7 @@ class Kind:
 class Campaign:
     """The progress of the campaign for all kinds of runs."""
 
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, KindTally] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str) -> Campaign:
@@ -62,7 +62,7 @@ class Campaign:
 def run(path: str, kind: str, budget: float, most: int | None = None) -> int:
     """Run seeds for `budget` seconds, or at most `most` seeds. Return the number of failures."""
     campaign = Campaign.read(path)
-    own = campaign.kinds.setdefault(kind, Kind())
+    own = campaign.kinds.setdefault(kind, KindTally())
     start, before, failures = monotonic(), own.totals.seconds, 0
     for done in count():
         spent = monotonic() - start

@@ -15,12 +15,12 @@ from typing import Any
 
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.expected.winning_versions import key_in
-from penstock.testing.inputs.trial_documents import Learnt, Stream, makers
+from penstock.testing.inputs.trial_documents import DocumentProfile, TrialStream, makers
 from penstock.testing.laws.laws import Breach, Pair
 from penstock.testing.laws.process_laws import Second
 from penstock.testing.laws.view_laws import breach_of, documents_of
 from penstock.testing.seeds.explanation import explained
-from penstock.testing.seeds.seed_search import Clock, Remembered, Seeds, Totals, attempt, smallest
+from penstock.testing.seeds.seed_search import Clock, SeedFile, Seeds, Totals, attempt, smallest
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.plan import plan_of
 from penstock.testing.simulator.run import Failure
@@ -119,7 +119,7 @@ def crashtest(
     True
     """
     learnt = makers(app, docs, folder).learnt()
-    chosen = Seeds(first, seeds, budget, None if remembered is None else Remembered(remembered), clock)
+    chosen = Seeds(first, seeds, budget, None if remembered is None else SeedFile(remembered), clock)
     if seed is not None:
         chosen = Seeds(seed, 1, None, None, clock)
     elif seeds is None and budget is None:
@@ -131,7 +131,7 @@ class _Test:
     """A crash test in progress."""
 
     def __init__(
-        self, app: App, learnt: Sequence[Learnt], seeds: Seeds, progress: Callable[[Totals], None] | None
+        self, app: App, learnt: Sequence[DocumentProfile], seeds: Seeds, progress: Callable[[Totals], None] | None
     ) -> None:
         self._app = app
         self._learnt = learnt
@@ -156,7 +156,7 @@ class _Test:
     def _breaches(self) -> Iterator[Breach]:
         """Yield the broken laws. Skip views that have a verdict, for example because their parent view is wrong."""
         oracle, choose = Oracle(self._app), Random(0)
-        stream = Stream(self._learnt)
+        stream = TrialStream(self._learnt)
         records = [stream.record(choose) for _ in range(_RECORDS)]
         oracle.take(records)
         samples: dict[str, list[Pair]] = {own.table.name: [] for own in self._learnt}
@@ -179,7 +179,7 @@ class _Test:
 
     def _simulate(self) -> None:
         for seed in self._seeds:
-            plan = plan_of(seed, Stream(self._learnt), self._others)
+            plan = plan_of(seed, TrialStream(self._learnt), self._others)
             failure = attempt(self._app, plan, self._seeds.totals, self._verdicts)
             if self._progress is not None:
                 self._progress(self._seeds.totals)

@@ -12,7 +12,7 @@ from penstock.testing.inputs.trial_documents import makers
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.checks import Wrong
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import SMALL, How, Mend, Mending
+from penstock.testing.simulator.plan import SMALL, Operate, OperatorAction, PutMode
 from penstock.testing.simulator.publisher import Link
 from penstock.testing.simulator.world import World
 from penstock.views import App, Table
@@ -77,8 +77,8 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
             self.log += [Record(r.table, r.key, r.doc, r.ts, start + i) for i, r in enumerate(batch)]
             self._do(lambda: self.world.deliver(0, len(self.log), back), strike)
 
-        @rule(batch=batches, strike=strikes, how=st.sampled_from([How.EACH, How.BATCH, How.LIST]))
-        def put(self, batch: list[Record], strike: Strike | None, how: How) -> None:
+        @rule(batch=batches, strike=strikes, how=st.sampled_from([PutMode.EACH, PutMode.BATCH, PutMode.LIST]))
+        def put(self, batch: list[Record], strike: Strike | None, how: PutMode) -> None:
             self._do(lambda: self.world.write(how, batch), strike)
 
         @rule(strike=strikes)
@@ -107,11 +107,11 @@ def _machine(app: App, records: SearchStrategy[Record]) -> type[RuleBasedStateMa
 
         @rule(steps=st.integers(1, 3), limit=st.integers(1, 4), strike=strikes)
         def built(self, steps: int, limit: int, strike: Strike | None) -> None:
-            self._do(lambda: self.world.sweep(steps, limit), strike)
+            self._do(lambda: self.world.build(steps, limit), strike)
 
-        @rule(how=st.sampled_from(Mending), view=st.integers(0, 7), record=records, strike=strikes)
-        def mended(self, how: Mending, view: int, record: Record, strike: Strike | None) -> None:
-            self._do(lambda: self.world.mend(Mend(how, view, record)), strike)
+        @rule(how=st.sampled_from(OperatorAction), view=st.integers(0, 7), record=records, strike=strikes)
+        def repaired(self, how: OperatorAction, view: int, record: Record, strike: Strike | None) -> None:
+            self._do(lambda: self.world.repair(Operate(how, view, record)), strike)
 
         def teardown(self) -> None:
             if hasattr(self, "world"):

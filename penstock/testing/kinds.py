@@ -10,10 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.testing.inputs.trial_apps import trial_of, trials
-from penstock.testing.partitions.fleet_run import attempt_fleet, explained_fleet, fleet_of, smallest_fleet
+from penstock.testing.partitions.fleet_run import (
+    attempt_partitioned,
+    explained_partitioned,
+    partitioned_run_of,
+    smallest_partitioned,
+)
 from penstock.testing.seeds.explanation import explained
 from penstock.testing.seeds.seed_search import Totals, attempt, smallest
-from penstock.views import Production
+from penstock.views import DeliveryMode
 
 TRIALS = trials()
 
@@ -39,15 +44,18 @@ def _fused(seed: int, totals: Totals) -> Found | None:
     )
 
 
-def _parted(production: Production) -> Callable[[int, Totals], Found | None]:
+def _partitioned(production: DeliveryMode) -> Callable[[int, Totals], Found | None]:
     def found(seed: int, totals: Totals) -> Found | None:
-        trial, plan = fleet_of(seed, TRIALS, production)
-        failure = attempt_fleet(trial.app, plan, totals)
+        trial, plan = partitioned_run_of(seed, TRIALS, production)
+        failure = attempt_partitioned(trial.app, plan, totals)
         if failure is None:
             return None
         replay = f"python -m penstock.testing --kind {production.value} --seed {seed}"
         return Found(
-            trial.name, str(failure.wrong.first), replay, lambda: explained_fleet(smallest_fleet(trial.app, failure))
+            trial.name,
+            str(failure.wrong.first),
+            replay,
+            lambda: explained_partitioned(smallest_partitioned(trial.app, failure)),
         )
 
     return found
@@ -55,6 +63,6 @@ def _parted(production: Production) -> Callable[[int, Totals], Found | None]:
 
 KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
     "fused": _fused,
-    **{production.value: _parted(production) for production in Production},
+    **{production.value: _partitioned(production) for production in DeliveryMode},
 }
 """By name, the function that runs a seed and returns its failure."""

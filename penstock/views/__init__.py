@@ -8,9 +8,9 @@ from penstock.views.answers.changes import (
     Position,
     PositionAhead,
     PositionExpired,
-    shown_position,
+    position_text,
 )
-from penstock.views.answers.contributions import Contribution, Documents, Progress
+from penstock.views.answers.contributions import Contribution, ContributionDocuments, Progress
 from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
@@ -30,21 +30,21 @@ from penstock.views.definition_names import nearest
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
 from penstock.views.document_paths import parse_path, reach
 from penstock.views.field_expressions import And, Compare, Field, IsNull, IsTrue, Not, Or, Where, field, where_from
-from penstock.views.production import Production, ProductionName
+from penstock.views.production import DeliveryMode, ProductionName
 from penstock.views.reducer_protocols import (
     TS,
     Accumulator,
     Cell,
     Coded,
+    GroupTotals,
     Ints,
     Leaves,
     Locals,
     Need,
-    Part,
     Path,
     Reducer,
+    SideTotals,
     State,
-    Totals,
     TreeCell,
     ValueCell,
     Values,
@@ -72,12 +72,14 @@ __all__ = [
     "Coded",
     "Compare",
     "Contribution",
+    "ContributionDocuments",
     "Counts",
-    "Documents",
+    "DeliveryMode",
     "Family",
     "Field",
     "FieldMap",
     "FunctionMap",
+    "GroupTotals",
     "Ints",
     "IsNull",
     "IsTrue",
@@ -93,13 +95,11 @@ __all__ = [
     "NotBuilt",
     "Op",
     "Or",
-    "Part",
     "Path",
     "Position",
     "PositionAhead",
     "PositionExpired",
     "Preview",
-    "Production",
     "ProductionName",
     "Progress",
     "Reduce",
@@ -108,10 +108,10 @@ __all__ = [
     "Rejection",
     "Row",
     "Sampled",
+    "SideTotals",
     "Source",
     "State",
     "Table",
-    "Totals",
     "TreeCell",
     "ValueCell",
     "Values",
@@ -129,9 +129,9 @@ __all__ = [
     "is_value_cell",
     "nearest",
     "parse_path",
+    "position_text",
     "reach",
     "restating",
-    "shown_position",
     "stored_definition",
     "where_from",
 ]

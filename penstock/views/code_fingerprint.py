@@ -34,7 +34,7 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.views.code_syntax import Dotted, Sources, Tree, imports_in, names_in
+from penstock.views.code_syntax import Dotted, SourceFiles, Tree, imports_in, names_in
 from penstock.views.definitions import View
 from penstock.views.view_maps import FunctionMap
 
@@ -77,20 +77,20 @@ def fingerprint(view: View) -> Parts:
 
 def fingerprint_of(roots: list[tuple[str, Any]]) -> Parts:
     """Return the parts of these pieces of code, each a function or an object with methods."""
-    walk = _Walk([_module(unwrap(code) if callable(code) else code) for _, code in roots])
+    walk = _CodeWalk([_module(unwrap(code) if callable(code) else code) for _, code in roots])
     for name, code in roots:
         walk.root(name, code)
     return dict(sorted(walk.parts.items()))
 
 
-class _Walk:
+class _CodeWalk:
     """Collect the code and values that are reachable from some roots."""
 
     def __init__(self, homes: list[str]) -> None:
         self.parts: Parts = {}
         self._home = homes[0] if homes else ""
         self._packages = {_top(home) for home in homes} - sys.stdlib_module_names
-        self._sources = Sources()
+        self._sources = SourceFiles()
         self._names: dict[str, tuple[Any, ...]] = {}  # the object that each part describes
         self._known: dict[int, tuple[str, Any]] = {}  # parts by object identity; they keep the objects alive
         self._inside: list[int] = []  # objects that are being described

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["Dotted", "Imported", "Sources", "Tree", "imports_in", "names_in"]
+__all__ = ["Dotted", "Imported", "SourceFiles", "Tree", "imports_in", "names_in"]
 
 Tree = list[Any] | str  # texts, and lists of trees
 Dotted = tuple[str, ...]
@@ -30,7 +30,7 @@ _PASSED_OVER = frozenset({"PUSH_NULL", "CACHE", "EXTENDED_ARG"})
 _LAMBDA = "<lambda>"
 
 
-class Sources:
+class SourceFiles:
     """Source files of functions. Each file is read once, and results for equal text are cached."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from penstock.cache import DefinitionError, UnknownName, shown_key
+from penstock.cache import DefinitionError, UnknownName, key_text
 
 _FOLDERS = (".", "..")  # in a path
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -25,7 +25,7 @@ def find(name: str, kind: str, among: Mapping[str, _T]) -> _T:
     1
     """
     if not isinstance(name, str):
-        raise DefinitionError(f"a {kind} is looked up by its name, not by {shown_key(name)}; write its name as text")
+        raise DefinitionError(f"a {kind} is looked up by its name, not by {key_text(name)}; write its name as text")
     if name in among:
         return among[name]
     raise UnknownName(name, kind, nearest(name, among))
@@ -49,7 +49,7 @@ def check_name(kind: str, name: object) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _FOLDERS:
         raise DefinitionError(
-            f"{shown_key(name)} can't name a{'n' if kind == 'app' else ''} {kind}; write 1 to 100 of the letters "
+            f"{key_text(name)} can't name a{'n' if kind == 'app' else ''} {kind}; write 1 to 100 of the letters "
             "a to z and A to Z, digits, '_', '-' and '.', but not '.' or '..' alone"
         )
 
@@ -62,7 +62,7 @@ def check_version(view: str, version: object) -> str | None:
     """
     if version is not None and (not isinstance(version, str) or not version):
         raise DefinitionError(
-            f"version= of view {view!r} is {shown_key(version)}; write text, such as '2', or leave it out"
+            f"version= of view {view!r} is {key_text(version)}; write text, such as '2', or leave it out"
         )
     return version
 
@@ -74,14 +74,14 @@ def check_flag(view: str, name: str, given: object) -> bool:
     True
     """
     if not isinstance(given, bool):
-        raise DefinitionError(f"{name}= of view {view!r} is {shown_key(given)}; write True or False")
+        raise DefinitionError(f"{name}= of view {view!r} is {key_text(given)}; write True or False")
     return given
 
 
 def called_view(name: object) -> str:
     """Return the name under which errors mention a view that is being defined."""
     if name is not None and not isinstance(name, str):
-        what = getattr(name, "__name__", shown_key(name))
+        what = getattr(name, "__name__", key_text(name))
         raise DefinitionError(
             f"view() got {what} where its name goes; write .view('name', key=…, reduce=…), "
             "or decorate a function with @….view(reduce=…)"

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeVar, overload
 
-from penstock.cache import DefinitionError, UnknownName, shown_key
+from penstock.cache import DefinitionError, UnknownName, key_text
 from penstock.views.definition_names import called_view, check_flag, check_name, check_version, find
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import Field, Where
-from penstock.views.production import Production, ProductionName, check_production
+from penstock.views.production import DeliveryMode, ProductionName, check_production
 from penstock.views.reducer_inputs import check_paths, check_stamps, check_tombstones, check_values
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (
@@ -87,7 +87,7 @@ class Source(ABC):
         reduce: Reduce | None,
         sources: bool = False,
         version: str | None = None,
-        production: ProductionName | Production = Production.STRONG,
+        production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
     ) -> View: ...
 
     @overload
@@ -98,7 +98,7 @@ class Source(ABC):
         reduce: Reduce | None,
         sources: bool = False,
         version: str | None = None,
-        production: ProductionName | Production = Production.STRONG,
+        production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
     ) -> Callable[[MapFunction], View]: ...
 
     def view(
@@ -111,7 +111,7 @@ class Source(ABC):
         reduce: Reduce | _Unsaid | None = _Unsaid.REDUCE,
         sources: bool = False,
         version: str | None = None,
-        production: ProductionName | Production = Production.STRONG,
+        production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
     ) -> View | Callable[[MapFunction], View]:
         """Define a view: by fields if `key` is given, otherwise as a decorator of its map function.
 
@@ -231,7 +231,7 @@ class View(Source):
     fields: tuple[str, ...] | None
     sources: bool = False
     version: str | None = None
-    production: Production = Production.STRONG
+    production: DeliveryMode = DeliveryMode.STRONG
 
     def __post_init__(self) -> None:
         on_view = self.source if isinstance(self.source, View) else None
@@ -323,17 +323,17 @@ class App:
             merged = Merge(merge if isinstance(merge, str | Merge) else None)
         except ValueError:
             raise DefinitionError(
-                f"merge= of table {name!r} is {shown_key(merge)}; write 'replace' (the last version "
+                f"merge= of table {name!r} is {key_text(merge)}; write 'replace' (the last version "
                 "is the document) or "
                 "'patch' (fields of versions merge)"
             ) from None
         if ts is not None and not isinstance(ts, str):
-            raise DefinitionError(f"ts= of table {name!r} is {shown_key(ts)}; write the path of a field, or {BROKER!r}")
+            raise DefinitionError(f"ts= of table {name!r} is {key_text(ts)}; write the path of a field, or {BROKER!r}")
         path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
         check_tombstones(name, tombstones, ts)
         if sample is not None and not isinstance(sample, str | os.PathLike):
             raise DefinitionError(
-                f"sample= of table {name!r} is {shown_key(sample)}; write the path of a file of documents"
+                f"sample= of table {name!r} is {key_text(sample)}; write the path of a file of documents"
             )
         file = None if sample is None else os.fspath(sample)
         return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.cache import DefinitionError, shown_key
+from penstock.cache import DefinitionError, key_text
 from penstock.views.reducer_protocols import Path
 
 
@@ -20,16 +20,16 @@ def parse_path(text: object, what: str) -> Path:
     ('address', 'city')
     """
     if not isinstance(text, str):
-        raise DefinitionError(f"{what} is {shown_key(text)}; write a path as text, such as 'name' or 'address.city'")
+        raise DefinitionError(f"{what} is {key_text(text)}; write a path as text, such as 'name' or 'address.city'")
     path = tuple(text.split("."))
     if "" in path:
         raise DefinitionError(
-            f"{what} is {shown_key(text)}; a path is names with dots between them, such as 'address.city'"
+            f"{what} is {key_text(text)}; a path is names with dots between them, such as 'address.city'"
         )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DefinitionError(f"{what} is {shown_key(text)}; write a path without half a surrogate pair") from None
+        raise DefinitionError(f"{what} is {key_text(text)}; write a path without half a surrogate pair") from None
     return path
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from penstock.cache import DefinitionError, ValueKind, normalise, repr_by_fields, shown, shown_key
+from penstock.cache import DefinitionError, ValueKind, key_text, normalise, repr_by_fields, value_text
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
 from penstock.views.document_paths import parse_path
 from penstock.views.reducer_protocols import Path
@@ -63,7 +63,7 @@ class _Logic(ABC):
 def _operand(other: object, sign: str) -> Where:
     if not isinstance(other, _Logic):
         raise DefinitionError(
-            f"{shown_key(other)} stands beside {sign}, where a field expression should; put each "
+            f"{key_text(other)} stands beside {sign}, where a field expression should; put each "
             "comparison in parentheses: "
             f"(ps.field('a') > 0) {sign} (ps.field('b') == 'x')"
         )
@@ -305,7 +305,7 @@ def as_where(value: object) -> Where:
     if isinstance(value, _Logic):
         return value._where()
     raise DefinitionError(
-        f"where= is {shown_key(value)}; write a path whose field must be true, or a comparison such as "
+        f"where= is {key_text(value)}; write a path whose field must be true, or a comparison such as "
         "ps.field('amount') > 0; for a Python function write a function view"
     )
 
@@ -342,7 +342,7 @@ def _literal(value: object) -> tuple[Family, Any]:
     family = family_of(value)
     if family is Family.OTHER:
         raise DefinitionError(
-            f"a field can't be compared with {shown(value)}; compare it with a bool, a number, text or bytes, "
+            f"a field can't be compared with {value_text(value)}; compare it with a bool, a number, text or bytes, "
             "and for a choice of several use | between comparisons"
         )
     return family, value

@@ -9,17 +9,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from penstock.cache import DefinitionError, shown_key
+from penstock.cache import DefinitionError, key_text
 
-__all__ = ["Production", "ProductionName", "check_production"]
+__all__ = ["DeliveryMode", "ProductionName", "check_production"]
 
 ProductionName = Literal["strong", "weak", "auto"]
 
 
-class Production(Enum):
+class DeliveryMode(Enum):
     """The delivery mode. Strong saves before it sends, weak sends before it saves, auto is weak unless an ack is late.
 
-    >>> Production("weak").early, Production.STRONG.early
+    >>> DeliveryMode("weak").early, DeliveryMode.STRONG.early
     (True, False)
     """
 
@@ -30,20 +30,20 @@ class Production(Enum):
     @property
     def early(self) -> bool:
         """True if contributions may be sent before they are saved."""
-        return self is not Production.STRONG
+        return self is not DeliveryMode.STRONG
 
 
-def check_production(view: str, given: ProductionName | Production, source: str, chained: bool) -> Production:
+def check_production(view: str, given: ProductionName | DeliveryMode, source: str, chained: bool) -> DeliveryMode:
     """Check and return a view's delivery mode. Raise DefinitionError if the view can't use it.
 
     >>> check_production("names", "weak", "users", chained=False)
-    <Production.WEAK: 'weak'>
+    <DeliveryMode.WEAK: 'weak'>
     """
     try:
-        production = Production(given if isinstance(given, str | Production) else None)
+        production = DeliveryMode(given if isinstance(given, str | DeliveryMode) else None)
     except ValueError:
         raise DefinitionError(
-            f"production= of view {view!r} is {shown_key(given)}; write 'strong' (saved before it is sent), "
+            f"production= of view {view!r} is {key_text(given)}; write 'strong' (saved before it is sent), "
             "'weak' (sent before it is saved) or 'auto' (weak, until that takes too long)"
         ) from None
     if production.early and chained:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from penstock.cache import DefinitionError, shown_key
+from penstock.cache import DefinitionError, key_text
 from penstock.views.definition_names import nearest
 from penstock.views.reducer_protocols import TS, Path, Reducer, is_tree_cell
 from penstock.views.view_maps import FieldMap, ReduceFunction
@@ -83,7 +83,7 @@ def check_tombstones(table: str, tombstones: object, ts: str | None) -> None:
         return
     if not isinstance(tombstones, int | float) or isinstance(tombstones, bool) or not 0 <= tombstones < math.inf:
         raise DefinitionError(
-            f"tombstones= of table {table!r} is {shown_key(tombstones)}; write how far a deletion's "
+            f"tombstones= of table {table!r} is {key_text(tombstones)}; write how far a deletion's "
             "ts may lie behind the "
             "table's greatest, a number of 0 or more, or leave it out to keep all"
         )

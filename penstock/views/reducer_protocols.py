@@ -64,7 +64,7 @@ class Values(Protocol):
         ...
 
 
-class Part(Protocol):
+class SideTotals(Protocol):
     """The exact totals of one side of a batch, in a form that only its cell knows."""
 
     @property
@@ -74,7 +74,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class GroupTotals:
     """The totals of m groups.
 
     `lanes` has one row per lane and one column per group. `spill` has, by group, the part of a total that does not fit
@@ -87,7 +87,7 @@ class Totals:
     errors: dict[int, Exception] = field(default_factory=dict)
 
     @classmethod
-    def none(cls, lanes: int, m: int) -> Totals:
+    def none(cls, lanes: int, m: int) -> GroupTotals:
         """Return the totals of m groups without contributions."""
         return cls(np.zeros((lanes, m), np.int64))
 
@@ -122,11 +122,11 @@ class Cell(Protocol):
 class Accumulator(Cell, Protocol):
     """A cell with an inverse. Its totals are in lanes and a spill."""
 
-    def batch(self, loc: Locals, m: int, column: Values) -> Part:
+    def batch(self, loc: Locals, m: int, column: Values) -> SideTotals:
         """Return exact totals of the column's values by their group `loc`, a number below m. Nulls are skipped."""
         ...
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the totals of the same m groups with `plus` added and `minus` subtracted."""
         ...
 

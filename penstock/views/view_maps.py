@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from penstock.cache import DefinitionError, shown_key
+from penstock.cache import DefinitionError, key_text
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import Field, Where, as_where, where_from
 from penstock.views.reducer_protocols import Path, Reducer
@@ -46,7 +46,7 @@ class Key:
             return cls(tuple(parse_path(part, f"part {i + 1} of {what}") for i, part in enumerate(key)), False)
         if not isinstance(key, str):
             raise DefinitionError(
-                f"{what} is {shown_key(key)}; write a path such as 'name', or a tuple of paths such "
+                f"{what} is {key_text(key)}; write a path such as 'name', or a tuple of paths such "
                 "as ('country', 'day')"
             )
         return cls((parse_path(key, what),), True)
@@ -161,7 +161,7 @@ def make_function_map(function: object) -> FunctionMap:
     """Create the map of a function, which must accept one document and yield."""
     if not _is_function(function):
         raise DefinitionError(
-            f"{shown_key(function)} is no function; decorate one that takes a document and yields groups"
+            f"{key_text(function)} is no function; decorate one that takes a document and yields groups"
         )
     name = getattr(function, "__name__", repr(function))
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -224,7 +224,7 @@ def _reducer(what: str, reducer: object) -> Reducer | ReduceFunction:
             raise DefinitionError(f"{what} is {name}, which is no plain function; write it with `def` and `return`")
         return ReduceFunction(reducer, keys)
     raise DefinitionError(
-        f"{what} is {shown_key(reducer)}; give a reducer such as ps.count(), or a dict of them, {{'n': ps.count()}}"
+        f"{what} is {key_text(reducer)}; give a reducer such as ps.count(), or a dict of them, {{'n': ps.count()}}"
     )
 
 

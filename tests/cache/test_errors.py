@@ -24,7 +24,7 @@ from penstock.cache.errors import (
     UnknownName,
     ValueKind,
 )
-from penstock.cache.messages import said
+from penstock.cache.messages import error_text
 from penstock.views.answers.write_report import Rejection
 
 REJECTIONS = tuple(Rejection("users", f"line {n}", "not JSON") for n in range(5))
@@ -86,10 +86,10 @@ class Untold(Exception):
 
 
 def test_the_text_of_a_users_error_is_one_line() -> None:
-    assert said(KeyError("name")) == "KeyError: 'name'"
-    assert said(Untold()) == "Untold: <its text raises RuntimeError>"
-    assert said(ValueError("a\ud800b")) == "ValueError: a?b"
-    assert len(said(ValueError("x" * 1_000_000))) < 2_000
+    assert error_text(KeyError("name")) == "KeyError: 'name'"
+    assert error_text(Untold()) == "Untold: <its text raises RuntimeError>"
+    assert error_text(ValueError("a\ud800b")) == "ValueError: a?b"
+    assert len(error_text(ValueError("x" * 1_000_000))) < 2_000
 
 
 def test_every_error_is_tested_and_exported() -> None:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cache import open_lmdb
-from penstock.cli.command_frame import Entry, Frame, command
+from penstock.cli.command_frame import CommandEntry, Frame, command
 from penstock.cli.context import Context
 from penstock.cli.exit_errors import of_system
 from penstock.core.catalog import read_catalog, write_catalog
@@ -141,7 +141,7 @@ def boom(ctx: Context, kind: str) -> int:
     raise RuntimeError("nobody thought of this")
 
 
-ODD = Frame("penstock", entries={"boom": Entry("Odd", f"{__name__}:boom", "Fails.")}, examples=())
+ODD = Frame("penstock", entries={"boom": CommandEntry("Odd", f"{__name__}:boom", "Fails.")}, examples=())
 
 
 def test_a_fault_of_ours_is_3_with_its_traceback() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cache import encode_key, pack
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, group_of, loads, object_of, pretty, restored
 
 SCALARS = (
@@ -88,12 +88,12 @@ def test_numbers_keep_their_digits() -> None:
 def test_an_object_is_asked_for() -> None:
     assert object_of('{"id": 7}') == {"id": 7}
     with pytest.raises(
-        Fault, match=r"the document is no JSON: expecting value at character 7 of '\{\"id\":'; write it"
+        ExitError, match=r"the document is no JSON: expecting value at character 7 of '\{\"id\":'; write it"
     ):
         object_of('{"id":')
-    with pytest.raises(Fault, match="argument 2 is '7' and no JSON object"):
+    with pytest.raises(ExitError, match="argument 2 is '7' and no JSON object"):
         object_of("7", "argument 2")
-    with pytest.raises(Fault, match="NaN is no number"):
+    with pytest.raises(ExitError, match="NaN is no number"):
         object_of('{"a": NaN}')
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.cli.context import Context
 from penstock.cli.json_values import loads
-from penstock.cli.rows_output import FORMATS, Column, emit, tell
+from penstock.cli.rows_output import FORMATS, OutputColumn, emit, print_outcome
 from penstock.views import Counts, Rejection
 
 TERMINAL = Context(terminal=True)
@@ -26,7 +26,7 @@ def written(rows: Any, columns: Any, format: str | None = None, ctx: Context | N
 
 
 ROWS = [("Joe", {"n": 2, "mean": 1.5}), (None, {"n": 1, "mean": None}), (("NO", 1), {"n": 30, "mean": 2.0})]
-COLUMNS = ["key", Column("value", ("n", "mean"))]
+COLUMNS = ["key", OutputColumn("value", ("n", "mean"))]
 
 
 def test_json_lines() -> None:
@@ -61,7 +61,7 @@ def test_a_table_has_aligned_columns() -> None:
 
 
 def test_nothing_is_nothing_in_a_table_where_null_means_that() -> None:
-    rows, columns = [("a", None), (None, 7)], ["group", Column("old", empty=True)]
+    rows, columns = [("a", None), (None, 7)], ["group", OutputColumn("old", empty=True)]
     assert written(rows, columns, "table").splitlines()[2:] == ["a", "null     7"]
     assert written(rows, columns, "jsonl").splitlines()[0] == '{"group": "a", "old": null}'
 
@@ -121,9 +121,9 @@ def test_decimals_and_bytes_in_cells() -> None:
 
 
 def test_counts_are_told_and_rejections_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(Context(), Counts(applied=1200, late=1)) == 0
+    assert print_outcome(Context(), Counts(applied=1200, late=1)) == 0
     rejections = (Rejection("users", "line 3", "no key\x1b"),)
-    assert tell(Context(), Counts(rejected=5, held=1, rejections=rejections)) == 1
+    assert print_outcome(Context(), Counts(rejected=5, held=1, rejections=rejections)) == 1
     out, err = capsys.readouterr()
     assert out == "1,200 applied, 1 late\n5 rejected; 1 held\n"
     assert err.splitlines()[:2] == ["rejected: users, line 3: no key\\x1b", "rejected: and 4 more"]

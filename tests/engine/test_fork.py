@@ -59,7 +59,7 @@ _CALLS: dict[str, _Call] = {
 }
 _BUILDING: dict[str, Callable[[Any], object]] = {
     "begin": lambda e: e.store.building.begin(),
-    "sweep_once": lambda e: e.store.building.sweep_once(1),
+    "build_once": lambda e: e.store.building.build_once(1),
 }
 _PARTED: dict[str, Callable[[Any], object]] = {
     "carry": lambda e: e.store.carry(),

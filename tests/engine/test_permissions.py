@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache.files.writer_lock import Owner
+from penstock.cache.files.writer_lock import WriterLock
 from penstock.engine import repartition, shrink
 from tests.cache.processes import heard, in_fork, process
 
@@ -117,12 +117,12 @@ def test_permissions_that_are_none_are_refused(store_path: Path, mode: Any) -> N
 
 
 def test_another_user_can_no_longer_hold_the_lock_of_an_older_store(store_path: Path) -> None:
-    Owner(store_path).close()
+    WriterLock(store_path).close()
     (store_path / "owner").chmod(0o644)
-    Owner(store_path).close()
+    WriterLock(store_path).close()
     assert modes(store_path)["owner"] == "600"
     (store_path / "owner").chmod(0o666)
-    Owner(store_path).close()
+    WriterLock(store_path).close()
     assert modes(store_path)["owner"] == "666", "all users write it, and were told to"
 
 
@@ -144,11 +144,11 @@ def test_anything_but_a_file_is_refused_by_name(store_path: Path, tmp_path: Path
 
 def test_the_error_names_the_process_that_has_the_lock(store_path: Path) -> None:
     """Not the one that the file names, which may be gone."""
-    Owner(store_path).close()
+    WriterLock(store_path).close()
     with process(LOCKED, store_path / "owner") as other:
         assert heard(other) == "locked"
         with pytest.raises(ps.StoreInUse, match=f"process {other.pid} on .*python"):
-            Owner(store_path)
+            WriterLock(store_path)
 
 
 def test_an_engine_closes_after_its_folder_has_lost_the_right_to_write(tmp_path: Path) -> None:

@@ -69,13 +69,13 @@ BUGS = [
     # what was told
     Bug(
         "what a function yields now is taken back, not what it yielded then",
-        "gateway.view_deltas:Telling._by_function",
+        "gateway.view_deltas:ViewDeltas._by_function",
         "memory.take(new.slots[sides.was])",
         "emissions.take_or_none(np.where(sides.was < emissions.documents, sides.was, -1))",
     ),
     Bug(
         "a held document gives back what its newest line says, not what was told of it",
-        "gateway.view_deltas:Telling._tell",
+        "gateway.view_deltas:ViewDeltas._tell",
         "if slot in held}",
         "if False}",
     ),
@@ -104,7 +104,7 @@ BUGS = [
         "if not memory.complete:",
         "if False:",
     ),
-    Bug("ints wrap at 64 bits", "mapreduce.reducers.sums:Layout.add_ints", "if not slow:", "if True:"),
+    Bug("ints wrap at 64 bits", "mapreduce.reducers.sums:SpillLayout.add_ints", "if not slow:", "if True:"),
     Bug(
         "sums of floats are rounded at every step",
         "mapreduce.reducers.exact_sums:add_binary",
@@ -135,26 +135,26 @@ BUGS = [
     # folding and compacting
     Bug(
         "a fold passes over deletions",
-        "cache.log.index_fold:Fold.begin",
+        "cache.log.index_fold:IndexFold.begin",
         "slots = keys.take_dirty()",
         "slots = keys.take_dirty(); slots = slots[keys.state[slots] & GONE == 0]",
     ),
-    Bug("a fold drops tombstones", "cache.log.index_fold:Fold.step", "& (not tombstones)", "& True"),
+    Bug("a fold drops tombstones", "cache.log.index_fold:IndexFold.step", "& (not tombstones)", "& True"),
     Bug(
         "a fold claims what came while it went on",
-        "cache.log.document_log:DocLog.fold_step",
+        "cache.log.document_log:DocumentLog.fold_step",
         "folded=fold.mark if done",
         "folded=self.mark.tail if done",
     ),
     Bug(
         "compacting leaves a living line behind",
-        "cache.log.document_log:DocLog.living",
+        "cache.log.document_log:DocumentLog.living",
         "living.nonzero()[0]",
         "living.nonzero()[0][1:]",
     ),
     Bug(
         "compacting leaves behind what functions yielded",
-        "gateway.view_deltas:Telling.carry",
+        "gateway.view_deltas:ViewDeltas.carry",
         "told.take(at) for told",
         "told.take(at[:0]) for told",
     ),
@@ -167,7 +167,7 @@ BUGS = [
     # opening and forgetting
     Bug(
         "opening passes over what is not folded",
-        "cache.log.document_log:DocLog.open",
+        "cache.log.document_log:DocumentLog.open",
         "self.table, self.mark.folded",
         "self.table, self.mark.tail",
     ),
@@ -179,7 +179,7 @@ BUGS = [
     ),
     Bug(
         "forgetting loses what a fold had begun with",
-        "cache.log.document_log:DocLog.forget",
+        "cache.log.document_log:DocumentLog.forget",
         "None if fold is None else fold.slots",
         "None",
     ),

@@ -65,7 +65,7 @@ BUGS = [
     ),
     Bug(
         "memory that forgot a key takes it for a new one",
-        "cache.log.document_log:DocLog.resolve_few",
+        "cache.log.document_log:DocumentLog.resolve_few",
         "(self.complete or self.mark.tail == 0)",
         "True",
     ),
@@ -128,12 +128,15 @@ BUGS = [
     # folding and writing
     Bug(
         "a group that stays as it is, is written",
-        "mapreduce.fold.small_fold:FewFold.fold",
+        "mapreduce.fold.small_fold:SmallFold.fold",
         "if own.old != own.new:",
         "if True:",
     ),
     Bug(
-        "a float that is taken back is counted", "mapreduce.reducers.sums:Layout.moved", "row[0] += sign", "row[0] += 1"
+        "a float that is taken back is counted",
+        "mapreduce.reducers.sums:SpillLayout.moved",
+        "row[0] += sign",
+        "row[0] += 1",
     ),
     Bug(
         "a bin has its upper edge",
@@ -143,7 +146,7 @@ BUGS = [
     ),
     Bug(
         "a group whose row is odd is written as one of lanes",
-        "mapreduce.fold.small_fold:FewFolded.rows",
+        "mapreduce.fold.small_fold:SmallFoldChanges.rows",
         "own.code in groups.encoded or any(spill is not None for spill in state.spills or ())",
         "False",
     ),
@@ -155,7 +158,7 @@ BUGS = [
     ),
     Bug(
         "a segment says of no line that its key is absent",
-        "cache.log.segment:build_few",
+        "cache.log.segment:build_small",
         "bytes(gone)",
         "bytes(len(gone))",
     ),

@@ -24,7 +24,7 @@ import penstock as ps
 from penstock.cli.running.source_batches import LIMIT
 from penstock.remote import socket_wire
 from penstock.spout import Record, open_file
-from penstock.spout.kafka_records import KEYS, Shape
+from penstock.spout.kafka_records import KEYS, KafkaFormat
 from tests.spout.test_kafka_records import taken
 
 MEMORY = 768 << 20
@@ -113,7 +113,7 @@ def kafka(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
     header = rng.choice([b"\xdd", b"\xdf", b"\xdb", b"\xc6"]) + struct.pack(">I", rng.randrange(1 << 32))
     value = rng.choice([line(rng), packed, b"\x81\xa1a" + header * rng.randrange(1, 1_000), None])
     key = rng.choice([digits(rng).encode(), b"[" * MB, packed, header, b"7"])
-    found = taken(Shape(key_of=KEYS[rng.choice(["json", "text", "msgpack", "bytes"])]), (key, value))
+    found = taken(KafkaFormat(key_of=KEYS[rng.choice(["json", "text", "msgpack", "bytes"])]), (key, value))
     answer = engine.put_many("plain", found.batch.lines)
     for deletion in found.batch.deletes.values():
         answer = engine.delete("plain", deletion.key)
@@ -171,7 +171,7 @@ def announce(engine: ps.Engine, rng: random.Random, place: Path) -> Any:
         one.shutdown(socket.SHUT_WR)
         try:
             return socket_wire.Wire(other).receive(PATIENCE)
-        except socket_wire.Gone:
+        except socket_wire.WireClosed:
             return "gone"
 
 

@@ -82,9 +82,9 @@ PAGE_BUGS = [
 ]
 BY: list[Callable[[bytes, Path], None]] = [
     lambda sound, path: test_lmdb_page.test_a_damaged_leaf_is_named("one node less", sound, path),
-    test_lmdb_page.test_a_separator_that_leads_elsewhere_is_named,
+    test_lmdb_page.test_a_wrong_separator_is_named,
     test_lmdb_page.test_a_child_that_is_named_twice_is_named,
-    test_lmdb_page.test_an_overflow_page_is_held_against_its_node,
+    test_lmdb_page.test_an_overflow_page_must_match_its_node,
 ]
 
 

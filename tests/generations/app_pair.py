@@ -160,7 +160,7 @@ class Moving:
     def finish(self, limit: int = 3) -> int:
         """The rest of the steps; how many these were."""
         steps = 1
-        while self.core.sweep_step(limit):
+        while self.core.build_step(limit):
             steps += 1
         return steps
 

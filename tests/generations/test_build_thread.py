@@ -10,8 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock.cache import StoreFull
-from penstock.core.fair_lock import Turns
-from penstock.generations.build_thread import Pace, Sweeper, Turn
+from penstock.core.fair_lock import FairLock
+from penstock.generations.build_thread import BuildPace, BuildThread, Turn
 from tests.waiting import PATIENCE
 
 
@@ -80,7 +80,7 @@ class Engine:
         self.said: list[str | None] = []
         self.limits: list[int] = []
 
-    def sweep_once(self, limit: int) -> Turn:
+    def build_once(self, limit: int) -> Turn:
         self.limits.append(limit)
         step = self.steps.pop(0)
         if isinstance(step, Exception):
@@ -88,7 +88,7 @@ class Engine:
         more, took, busy = step
         return Turn(more, took, 0.0, busy)
 
-    def sweep_failed(self, why: str | None) -> None:
+    def build_failure(self, why: str | None) -> None:
         self.said.append(why)
 
 
@@ -100,7 +100,7 @@ def run(engine: Engine) -> list[float]:
         pauses.append(seconds)
         return False
 
-    sweeper = Sweeper(engine, wait)
+    sweeper = BuildThread(engine, wait)
     sweeper._thread.join(PATIENCE)
     assert not sweeper._thread.is_alive()
     return pauses
@@ -119,9 +119,9 @@ def test_a_closed_engine_ends_it() -> None:
     assert run(Engine((True, 0.01, False), ps.Closed("the engine"))) == [0.0]
 
 
-def paced(busy: bool, waited: float = 0.0) -> Pace:
+def paced(busy: bool, waited: float = 0.0) -> BuildPace:
     """The pace of steps whose documents take 10 µs each."""
-    pace = Pace()
+    pace = BuildPace()
     for _ in range(20):
         pace.after(Turn(True, pace.limit * 10e-6, waited, busy))
     return pace
@@ -152,7 +152,7 @@ def test_beside_long_batches_a_step_does_more() -> None:
 
 
 def test_who_comes_seldom_is_not_passed_over() -> None:
-    lock = Turns()
+    lock = FairLock()
     stop, had = threading.Event(), threading.Event()
     taken = 0
 
@@ -179,7 +179,7 @@ def test_who_comes_seldom_is_not_passed_over() -> None:
 
 
 def test_a_thread_takes_it_several_times() -> None:
-    lock = Turns()
+    lock = FairLock()
     with lock:
         asking = threading.Thread(target=lambda: lock.next().__enter__())
         asking.start()
@@ -194,7 +194,7 @@ def test_a_thread_takes_it_several_times() -> None:
 
 
 def test_what_raises_lets_it_go() -> None:
-    lock = Turns()
+    lock = FairLock()
     with pytest.raises(ValueError, match="so"), lock:
         raise ValueError("so")
     with pytest.raises(ValueError, match="so"), lock.next():

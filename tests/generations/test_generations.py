@@ -19,7 +19,7 @@ def test_the_same_app_builds_nothing() -> None:
     store = Store(with_lengths(cut(1)))
     position = store.core.state.position
     store.open(with_lengths(cut(1)))
-    assert store.core.sweep is None
+    assert store.core.build is None
     assert store.core.state.position == position
     assert store.changed() == {}
     assert store.engine.status()["building"] is None
@@ -31,7 +31,7 @@ def test_a_changed_key() -> None:
     assert store.changed()["names"][0] is Kind.CHANGED
     assert store.changed()["names"][1] == "its key was 'name' and is 'id'"
     assert store.view("names") == NAMES, "until it is complete"
-    while store.core.sweep_step(2):
+    while store.core.build_step(2):
         pass
     assert store.view("names") == dict.fromkeys(range(6), 1)
 
@@ -68,7 +68,7 @@ def test_a_view_of_a_changed_view_is_built_with_it() -> None:
     store.open(with_lengths(cut(1)))
     assert store.changed()["lengths"] == (Kind.FOLLOWS, "it is on names")
     seen = []
-    while store.core.sweep_step(1):
+    while store.core.build_step(1):
         seen.append((store.view("names") == LETTERS, store.view("lengths") == {1: 6}))
     assert store.view("lengths") == {1: 6}
     assert all(one == other for one, other in seen), "both change in one transaction"
@@ -90,7 +90,7 @@ def test_a_changed_view_of_a_view_that_stays() -> None:
     store = Store(over(3))
     store.open(over(1))
     assert set(store.changed()) == {"over"}
-    store.core.sweep_step(2)
+    store.core.build_step(2)
     store.engine.put_many("users", [{"id": 9, "name": "Ann"}, {"id": 0, "name": "Zoe"}])  # before and after the cursor
     store.engine.migrate()
     assert store.view("over") == {"A": 1, "B": 1, "J": 2, "S": 2, "Z": 1}
@@ -122,7 +122,7 @@ def test_views_of_a_table_without_documents_are_there_at_once() -> None:
     store = LastingStore()
     open_on(app_of(by("name")), store)
     engine, core = open_on(app_of(cut(1)), store)
-    assert core.sweep is None
+    assert core.build is None
     engine.put_many("users", DOCS)
     with engine.snapshot() as snap:
         assert dict(snap.view("names").items()) == LETTERS
@@ -158,7 +158,7 @@ def test_refusing_names_the_view_the_difference_and_the_command() -> None:
     store.open(with_lengths(cut(3)), migrate="refuse")
     assert store.view("names") == NAMES, "and nothing was changed"
     store.open(with_lengths(cut(1)))
-    store.core.sweep_step(2)
+    store.core.build_step(2)
     with pytest.raises(ps.DefinitionChanged, match="width of its map changed"):
         store.open(with_lengths(cut(1)), migrate="refuse")  # it is not complete
 
@@ -194,11 +194,11 @@ def test_a_version_says_that_code_is_the_same() -> None:
 def test_another_app_while_views_are_built_begins_anew() -> None:
     store = Store(cut(3))
     store.open(cut(2))
-    store.core.sweep_step(2)
+    store.core.build_step(2)
     store.engine.put("users", {"id": 6, "name": "Ann"})
     store.open(cut(1))
     assert store.view("names") == NAMES
-    store.core.sweep_step(2)
+    store.core.build_step(2)
     store.open(cut(3))  # as it was: but it has missed a document
     assert store.changed() == {"names": (Kind.FOLLOWS, "it was left behind while another definition was built")}
     store.engine.migrate()

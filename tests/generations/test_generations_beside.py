@@ -7,7 +7,7 @@ import pytest
 import penstock as ps
 from penstock.cache import MemoryStore
 from penstock.engine import open_on
-from penstock.generations.build import build_few
+from penstock.generations.build import build_small_change
 from penstock.spout import Record
 from penstock.views import Kind
 from tests.generations.app_pair import CHANGED, DROPPED, NEW, SAME, Moving, first, followed, second, shown
@@ -26,7 +26,7 @@ def test_compacting_and_repairs_wait_for_what_is_being_built() -> None:
         store = Store(by("name"))
         store.open(by("id"))
         work(store.engine)
-        assert store.core.sweep is None
+        assert store.core.build is None
         assert store.view("names") == dict.fromkeys(range(6), 1)
 
 
@@ -51,9 +51,9 @@ def test_a_step_that_fails_is_made_again() -> None:
     while not done:
         store.store.fails_in = 0
         with pytest.raises(Failed):
-            store.core.sweep_step(1)
+            store.core.build_step(1)
         store.store.fails_in = -1
-        done = not store.core.sweep_step(1)
+        done = not store.core.build_step(1)
     assert store.view("names") == LETTERS
     assert store.view("lengths") == {1: 6}
 
@@ -73,9 +73,9 @@ def test_everything_at_once() -> None:
         rows = {(name, row.key): row.value for name in snap.schema.views for row in snap.view(name)}
     moving.open()
     assert set(moving.engine.status()["building"]["views"]) == {*CHANGED, *NEW, *DROPPED}
-    while moving.core.sweep is not None:
+    while moving.core.build is not None:
         assert shown(moving.engine, [*CHANGED, *DROPPED]) == before
-        moving.core.sweep_step(2)
+        moving.core.build_step(2)
     assert shown(moving.engine, SAME) == same
     moving.check()
     after = followed(moving.engine.changes(since=start), rows)
@@ -89,17 +89,17 @@ def test_build_few_leaves_many() -> None:
     engine, _ = open_on(app, store)
     engine.put_many("users", [{"id": i, "name": "Sue"} for i in range(2_500)])
     engine, core = open_on(app_of(by("id")), store)
-    build_few(core)
-    assert core.sweep is not None
+    build_small_change(core)
+    assert core.build is not None
     engine.migrate()
-    assert core.sweep is None
+    assert core.build is None
 
 
 def test_a_memory_store_needs_no_migration() -> None:
     with ps.open(second(), None) as engine:
         assert str(engine.migrate()) == "all views are as the app has them"
     engine, core = open_on(first(), MemoryStore())
-    assert core.sweep is None
+    assert core.build is None
 
 
 @pytest.mark.parametrize(

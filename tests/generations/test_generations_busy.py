@@ -46,8 +46,8 @@ def turns(order: str) -> Iterator[Core]:
     engine, _ = open_on(app(False), store)
     engine.put_many("docs", [next(source) for _ in range(BEFORE)])
     engine, core = open_on(app(True), store)
-    while core.sweep is not None:
-        engine.store.building.sweep_once(LIMIT)
+    while core.build is not None:
+        engine.store.building.build_once(LIMIT)
         yield core
         engine.put_many("docs", [next(source) for _ in range(3 * LIMIT)])
 
@@ -56,10 +56,10 @@ def left_of_rows(order: str, most: int = 1 << 30) -> list[int]:
     """What is left after each turn in which rows are told, which is once all documents are."""
     out: list[int] = []
     for core in turns(order):
-        if core.sweep is None:
+        if core.build is None:
             out.append(0)
-        elif core.sweep.built.rows:
-            until, _ = core.sweep.built.rows["each"]
+        elif core.build.built.rows:
+            until, _ = core.build.built.rows["each"]
             with core.store.read() as reader:
                 rows = reader.scan(rows_db(core.views["each"].number), until)
                 out.append(0 if until is None else sum(1 for _ in rows))
@@ -77,15 +77,15 @@ def test_rows_that_come_while_rows_are_told(order: str) -> None:
 
 
 def test_rows_that_come_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    Edit("mapreduce.hidden_generation:Building.told", "self.ahead += sum(", "sum(").plant(monkeypatch)
+    Edit("mapreduce.hidden_generation:HiddenGeneration.told", "self.ahead += sum(", "sum(").plant(monkeypatch)
     left = left_of_rows("ascending", 50)
     assert all(after > before for before, after in pairwise(left)), "or there is ever more to do"
 
 
 def test_documents_that_come_are_told_by_their_batch() -> None:
     for turn, core in enumerate(turns("ascending"), 1):
-        assert core.sweep is not None
-        if core.sweep.built.rows:
+        assert core.build is not None
+        if core.build.built.rows:
             break
         assert turn <= -(-BEFORE // LIMIT), "what there was is passed over once, whatever comes"
 
@@ -105,9 +105,9 @@ def test_dead_versions_pile_up_only_as_long_as_it_lasts() -> None:
     log, steps = core.tables["docs"].log, 0
     assert core.catalog.since is not None
     first, since = core.catalog.since["docs"]
-    while core.sweep is not None and not core.sweep.built.rows:
+    while core.build is not None and not core.build.built.rows:
         put()
-        engine.store.building.sweep_once(5)
+        engine.store.building.build_once(5)
         steps += 1
     assert steps <= -(-(since - first) // 5) + 1
     held = log.mark.tail - log.head

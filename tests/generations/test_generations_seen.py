@@ -20,7 +20,7 @@ from tests.harness.worlds import TINY
 def test_a_view_that_is_being_built_for_the_first_time() -> None:
     store = Store()
     store.open(by("name"))
-    store.core.sweep_step(3)
+    store.core.build_step(3)
     with store.engine.snapshot() as snap, pytest.raises(ps.PenstockError, match="'names' is being built, 50 %"):
         snap.view("names")
     with pytest.raises(ps.PenstockError, match="is being built"):
@@ -86,7 +86,7 @@ def test_documents_that_a_view_could_not_take() -> None:
 
     store = Store(by("name"))
     store.open(strict)
-    store.core.sweep_step(4)
+    store.core.build_step(4)
     assert store.engine.status()["views"]["names"]["held"] == 0, "of what readers see"
     store.engine.migrate()
     assert store.view("names") == {"Sue": 2, "Joe": 2, "Bob": 1}
@@ -106,7 +106,7 @@ def test_groups_that_a_reducer_fails_on() -> None:
 
     store = Store(reduced(ps.sum()))
     store.open(reduced(ps.group(Fussy())))
-    store.core.sweep_step(10)
+    store.core.build_step(10)
     assert store.engine.status()["views"]["names"]["held_groups"] == 0
     store.engine.migrate()
     assert store.engine.status()["views"]["names"]["held_groups"] == 1
@@ -156,13 +156,13 @@ def test_former_rows_go_with_the_feed() -> None:
     engine.put_many("users", DOCS)
     engine, core = open_on(app_of(by("id")), store, TINY)
     core.feed._changes = 8
-    while core.sweep_step():
+    while core.build_step():
         pass
     assert [former.name for former in core.catalog.former] == ["names"]
     for i in range(20):
         engine.put("users", {"id": 100 + i, "name": "Ann"})
     assert core.catalog.former == ()
-    while core.sweep_step():
+    while core.build_step():
         pass
     with store.read() as reader:
         assert reader.count("view:2") == 0

@@ -64,7 +64,7 @@ class Watched(Moving):
     def do(self, step: Any) -> None:
         """A batch, a step of so many documents, or an accident."""
         if isinstance(step, int):
-            self.core.sweep_step(step)
+            self.core.build_step(step)
         elif step == "forget":
             for node in self.core.tables.values():
                 node.forget()

@@ -59,7 +59,7 @@ class History(Moving):
             if self.turns and self.choose.random() < 0.3:
                 self.turns -= 1
                 self.open(first() if self.app is second else second())
-                self.core.sweep_step(4)
+                self.core.build_step(4)
             self.open(self.app())
 
     def run(self) -> None:
@@ -67,13 +67,13 @@ class History(Moving):
         for self.app in (second, first, second):
             self.open(self.app())
             before = shown(self.engine, [name for name in self.frozen() if name in (*CHANGED, *DROPPED)])
-            while self.core.sweep is not None:
+            while self.core.build is not None:
                 for _ in range(self.choose.randrange(3)):
                     self.put()
                 self.accident()
                 now = shown(self.engine, [name for name in self.frozen() if name in before])
                 assert now == {name: before[name] for name in now}, "what gives way has changed"
-                self.core.sweep_step(self.choose.choice([1, 2, 4, 8]))
+                self.core.build_step(self.choose.choice([1, 2, 4, 8]))
             for _ in range(9):
                 self.put()
             self.mark()
@@ -90,19 +90,19 @@ class History(Moving):
 BUGS = [
     Bug(
         "a document that came since is told again",
-        "gateway.generation_scan:TableSweep.told",
+        "gateway.generation_scan:GenerationScan.told",
         "(records < self.cursor) | (records >= self.since)",
         "records < self.cursor",
     ),
     Bug(
         "the cursor is off by one",
-        "gateway.generation_scan:TableSweep.told",
+        "gateway.generation_scan:GenerationScan.told",
         "records < self.cursor",
         "records <= self.cursor",
     ),
     Bug(
         "what a view was never told is taken back, in a batch",
-        "gateway.view_deltas:Telling._told_sides",
+        "gateway.view_deltas:ViewDeltas._scan_sides",
         "if told.all():",
         "if True:",
     ),
@@ -112,17 +112,22 @@ BUGS = [
         "slots[~told].tolist()",
         "()",
     ),
-    Bug("rows that come later are told twice", "mapreduce.hidden_generation:Building.told", "until is None", "True"),
-    Bug("a step is made twice", "generations.build:Sweep._write", "write_built(writer, built)", "pass"),
+    Bug(
+        "rows that come later are told twice",
+        "mapreduce.hidden_generation:HiddenGeneration.told",
+        "until is None",
+        "True",
+    ),
+    Bug("a step is made twice", "generations.build:GenerationBuild._write", "write_built(writer, built)", "pass"),
     Bug(
         "records get other numbers meanwhile",
         "core.commit:Core._tend",
-        "log.compact_due() and node.sweep is None",
+        "log.compact_due() and node.build is None",
         "log.compact_due()",
     ),
     Bug(
         "what is remembered of a segment is only that of the last step",
-        "gateway.view_deltas:_add_told",
+        "gateway.view_deltas:_remember_emissions",
         "if place.start:",
         "if False:",
     ),
@@ -141,7 +146,7 @@ BUGS = [
     Bug(
         "the feed does not tell of the switch",
         "generations.build:switched",
-        "former.append(Former(name, entry.number, entry.definition, position))",
+        "former.append(FormerGeneration(name, entry.number, entry.definition, position))",
         "pass",
     ),
     Bug(
@@ -152,7 +157,7 @@ BUGS = [
     ),
     Bug(
         "readers see one view before the others",
-        "generations.build:Sweep._documents",
+        "generations.build:GenerationBuild._documents",
         "self._core.weigh(n)",
         "self._core.weigh(n); self.switch()",
     ),

@@ -44,7 +44,10 @@ def images(folder: Path) -> None:
 
 BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
     (Bug("its views take no contributions", "core.commit:Core.fill", ", *views]", "]"), content),
-    (Bug("its views are fed at once", "core.nodes:filling_nodes", "view.building = Building()", "pass"), images),
+    (
+        Bug("its views are fed at once", "core.nodes:filling_nodes", "view.building = HiddenGeneration()", "pass"),
+        images,
+    ),
     (
         Bug(
             "each partition gives numbers of its own",

@@ -42,7 +42,7 @@ BUGS = [
     Bug("repeats are not laid over", "generations.refill.Refilling.steps", "self.repeat()", "pass"),
     Bug(
         "late records are no repeats",
-        "gateway.repeat_notes.note_repeats",
+        "gateway.repeat_notes.record_repeats",
         "if own in _UNCHANGED:",
         "if own == _UNCHANGED[0]:",
     ),

@@ -59,7 +59,7 @@ def test_of_few_documents_rows_are_those_that_come() -> None:
         "lengths": {1: (ps.ABSENT, 6), 3: (6, ps.ABSENT)},
     }
     assert (store.engine.digest(), store.core.state.position) == (before, position)
-    assert store.core.sweep is None
+    assert store.core.build is None
 
 
 def test_of_many_both_sides_are_of_the_sample_alone(sampled: None) -> None:
@@ -170,7 +170,7 @@ def test_of_a_store_on_its_way() -> None:
     engine, _ = open_on(first(), store)
     engine.put_many("plain", [{"id": 1, "g": "x"}])
     engine, core = open_on(second(), store)
-    assert core.sweep is not None
+    assert core.build is not None
     kinds = {change.view: change.kind for change in engine.preview(second()).changes}
     assert kinds["listed"] is Kind.CHANGED
     back = {change.view: change.kind for change in engine.preview(first()).changes}

@@ -296,7 +296,7 @@ def _remembered(node: Any) -> Iterator[tuple[Any, Any]]:
                 told.append([(_group(views[name].groups, code), value) for code, value in column.take_one(slot)])
         ts = memory.stamp(slot) if loaded and memory.lo is not None and node.table.merge is Merge.REPLACE else None
         yield (keys.map.lane0.item(slot), k1), (keys.record.item(slot), state, flag[slot], ts, told)
-    yield "held", {view: len(held) for view, held in node.telling.held.items()}
+    yield "held", {view: len(held) for view, held in node.deltas.held.items()}
     yield "kind", node.ts_kind
 
 

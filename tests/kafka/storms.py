@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.cache import owner_pid
+from penstock.cache import writer_pid
 from penstock.cli.running.claims import claims
 from tests.kafka.killing import APP
 from tests.kafka.server import Server, ck, serve, until
@@ -99,7 +99,7 @@ class Storm:
 
     def _held(self) -> int | None:
         """Return the member that holds the store."""
-        pid = owner_pid(self._store)
+        pid = writer_pid(self._store)
         return next((number for number, child in self._members.items() if child.pid == pid), None)
 
     # -- records

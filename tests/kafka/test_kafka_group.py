@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.running.claims import SESSION, Shared
+from penstock.cli.running.claims import SESSION, MemberClaim
 from penstock.remote.wire_messages import spout_batch_data, spout_batch_of
 from penstock.spout import (
     SPOUTS,
@@ -54,7 +54,7 @@ class Group:
         uri = f"kafka://{self.server.servers}/{self.topic}?client={self._client}&group={self.name}{options}"
         spout = SPOUTS.open(uri, "users")
         assert isinstance(spout, KafkaSpout)
-        claim = Shared(str(self._folder), spout.source, self.name, lambda: self.now)
+        claim = MemberClaim(str(self._folder), spout.source, self.name, lambda: self.now)
         assert claim.take() is None
         own: Any = joined(spout, claim)
         assert isinstance(own, KafkaMember)

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cli.json_values import dumps
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.running.sink_thread import SINKS
 from penstock.kafka import MARK, KafkaFault
 from penstock.sink import KafkaSink, SinkBusy, SinkTaken
@@ -61,7 +61,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[ps.Engine]:
 def deliver(engine: ps.Engine, sink: KafkaSink, since: Position | None) -> Position:
     """Write all changes since a position. Return the position after them."""
     engine.settle()
-    steps = Steps(engine, ["names"], since)
+    steps = FeedSteps(engine, ["names"], since)
     for changes, position in steps.step():
         sink.write(changes)
         if position is not None:
@@ -129,7 +129,7 @@ def test_an_incomplete_topic_gets_all_rows_and_keeps_no_others(server: Server, c
     put(engine, **{f"k{i}": f"n{i}" for i in range(9)})
     sink = opened(server, topic, client)
     assert sink.begin() is None
-    for changes, _ in Steps(engine, ["names"], None).step():
+    for changes, _ in FeedSteps(engine, ["names"], None).step():
         sink.write(changes)
     sink._producer.flush()  # and then it is killed, before a header says that these are all
     sink._producer.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import owner_pid
+from penstock.cache import writer_pid
 from penstock.cli.app_file import load
 from tests.cli.conftest import APP
 from tests.cli.loading import PENSTOCK, STORE
@@ -76,13 +76,13 @@ def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: s
             until(has_users(14), first)
             second.send_signal(signal.SIGUSR2)
             until(has_users(15), first)
-            assert owner_pid(STORE) == first.pid
+            assert writer_pid(STORE) == first.pid
             first.send_signal(signal.SIGKILL)
             first.communicate()
             for partition in range(2):
                 server.produce(topic, [user(30 + partition)], partition)
             until(has_users(17), second)
-            assert owner_pid(STORE) == second.pid
+            assert writer_pid(STORE) == second.pid
             code, _, err = ended(second)
     assert code == 0, err
     assert f"{uri}: the store is held by this process now" in err

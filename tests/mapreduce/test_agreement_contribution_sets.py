@@ -17,7 +17,7 @@ from penstock.engine import open_on
 from penstock.mapreduce import TreeReduce, contribution_sets, small_trees
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Items, SourceKeys
-from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.maps.emissions import Contributions, ContributionSources
 from penstock.mapreduce.nodes.node_format import Cut
 from tests.harness.planting import Bug
 from tests.mapreduce.reducers.tree_shapes import few, texts, values_of
@@ -83,7 +83,7 @@ def test_what_is_there(docs: dict[Any, Any], data: st.DataObject) -> None:
 
 def _side(own: dict[tuple[int, Any, int], Any]) -> Contributions:
     rank = np.array([rank for _, _, rank in own], np.int64)
-    whose = Sources(SourceKeys.of([key for _, key, _ in own]), np.arange(len(own)), rank)
+    whose = ContributionSources(SourceKeys.of([key for _, key, _ in own]), np.arange(len(own)), rank)
     code = np.array([code for code, _, _ in own], np.int32)
     return Contributions(code, {("v",): Column.of(list(own.values()))}, whose)
 
@@ -106,11 +106,11 @@ def test_what_stays(came: dict[Any, Any], went: dict[Any, Any], data: st.DataObj
 BUGS = [
     Bug(
         "kinds are not told apart",
-        "mapreduce.contribution_sets:_told_apart",
+        "mapreduce.contribution_sets:_distinct_values",
         "(lane, kind, canonical",
         "(lane, 1, canonical",
     ),
-    Bug("texts are all one", "mapreduce.contribution_sets:_told_apart", "canonical(objects.get(i, True))", "b''"),
+    Bug("texts are all one", "mapreduce.contribution_sets:_distinct_values", "canonical(objects.get(i, True))", "b''"),
     Bug("groups are all one", "mapreduce.contribution_sets:_rows", "yield (code, source)", "yield (0, source)"),
 ]
 

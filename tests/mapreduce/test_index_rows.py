@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import decode_key, encode_entry
-from penstock.mapreduce import plain_index, told_db
+from penstock.mapreduce import emissions_db, plain_index
 from penstock.views import ABSENT, Kind, View
 from tests.recovery.damage import overwrite
 
@@ -168,7 +168,7 @@ def test_a_held_document_is_held_in_each_of_its_rows(tmp_path: Path) -> None:
 def test_a_restatement_names_each_row_of_a_document(tmp_path: Path) -> None:
     with ps.open(shop(), None) as engine:
         engine.put_many("docs", DOCS)
-        db = told_db(engine.store.core.views["places"].number)
+        db = emissions_db(engine.store.core.views["places"].number)
         with engine.snapshot() as snap:
             rows = dict(snap.reader().scan(db))
         overwrite(engine, db, {key: row[:-1] + bytes([row[-1] ^ 1]) for key, row in rows.items()})

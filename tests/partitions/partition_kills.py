@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 
 import penstock as ps
-from penstock.cache import owner_pid
+from penstock.cache import writer_pid
 from penstock.core.store_layout import read_layout
 from tests.partitions.partition_app import MARKS, SOURCE, STOP, Recompute, app, batch, mark, order_stop
 from tests.partitions.partition_parent import opened
@@ -213,7 +213,7 @@ class Story:
     def _pids(self) -> list[int | None]:
         layout = read_layout(str(self._path))
         assert layout is not None
-        return [owner_pid(folder) for folder in layout.folders(str(self._path))]
+        return [writer_pid(folder) for folder in layout.folders(str(self._path))]
 
     def _strike(self, which: Sequence[int]) -> None:
         pids = self._pids()

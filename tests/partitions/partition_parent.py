@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.cache import Limits
 from penstock.engine import Engine, Settings
-from penstock.engine.partitioned_opening import open_parted
+from penstock.engine.partitioned_opening import open_partitions
 from tests.partitions.partition_app import SOURCE, app, batch, mark
 
 _MEMORY = 64 << 20
@@ -19,7 +19,7 @@ _MEMORY = 64 << 20
 
 def opened(path: Path, partitions: int, patience: float) -> Engine:
     """The store, whose processes may be silent for so long."""
-    return open_parted(app, str(path), partitions, True, Settings(_MEMORY, Limits()), patience=patience)
+    return open_partitions(app, str(path), partitions, True, Settings(_MEMORY, Limits()), patience=patience)
 
 
 def main(path: str, partitions: str, patience: str, batches: str = "") -> None:

@@ -118,7 +118,12 @@ BUGS = [
         "if not atomic or len(routed) <= 1:",
         "if True:",
     ),
-    Bug("records are not owed", "partitions.exchange.exchange:Parting.fold", "in self._records.items():", "in ():"),
+    Bug(
+        "records are not owed",
+        "partitions.exchange.exchange:PartitionExchange.fold",
+        "in self._records.items():",
+        "in ():",
+    ),
     Bug(
         "rejections are lost", "partitions.exchange.exchange:_take", "added(state.rejected, refused)", "state.rejected"
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cache import encode_key, owner_pid
+from penstock.cache import encode_key, writer_pid
 from penstock.core.store_layout import read_layout
 from penstock.spout import Remembered
 from tests.partitions import partition_kills
@@ -25,7 +25,7 @@ def pids(path: Path) -> list[int | None]:
     """Who works the partitions."""
     layout = read_layout(str(path))
     assert layout is not None
-    return [owner_pid(folder) for folder in layout.folders(str(path))]
+    return [writer_pid(folder) for folder in layout.folders(str(path))]
 
 
 @pytest.fixture

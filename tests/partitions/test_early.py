@@ -15,8 +15,8 @@ import penstock as ps
 from penstock.cache import encode_key, open_lmdb
 from penstock.engine import Member, PartitionedStore, repartition
 from penstock.partitions.member import MOST_EARLY
-from penstock.recovery import BEFORE, Early, OldEpoch, untold
-from penstock.views import Production, ProductionName
+from penstock.recovery import BEFORE, EarlySet, OldEpoch, unconfirmed_batches
+from penstock.views import DeliveryMode, ProductionName
 from tests.harness.planting import Bug
 from tests.testing.planted import planted
 
@@ -48,25 +48,25 @@ class Cut(Exception):
 
 
 @contextmanager
-def cut_off(member: Member) -> Iterator[list[Early]]:
+def cut_off(member: Member) -> Iterator[list[EarlySet]]:
     """A partition ends once it has told others, before it has saved that."""
-    tell, told = member._parting.tell, list[Early]()
+    tell, told = member._parting.tell, list[EarlySet]()
 
-    def once(early: Mapping[int, Early]) -> Collection[int]:
+    def once(early: Mapping[int, EarlySet]) -> Collection[int]:
         there = tell(early)
         told.extend(one for one in early.values() if one.parts)
         if told:
             raise Cut
         return there
 
-    member.tells(once)
+    member.sends_early(once)
     yield told
-    member.tells(tell)
+    member.sends_early(tell)
 
 
 def kept(member: Member) -> dict[int, int]:
     with member.core.store.read() as reader:
-        return untold(reader)
+        return unconfirmed_batches(reader)
 
 
 @pytest.mark.parametrize("production", ["weak", "auto"])
@@ -154,9 +154,9 @@ def told_and_taken_back() -> None:
 BUGS = [
     Bug(
         "of what was there what stays is not kept",
-        "mapreduce.contribution_sets:settled",
-        "return Settled(plus, minus, before,",
-        "return Settled(plus, minus, minus,",
+        "mapreduce.contribution_sets:set_deltas",
+        "return SetDeltas(plus, minus, before,",
+        "return SetDeltas(plus, minus, minus,",
     ),
     Bug(
         "of a document's rows in an index the first is looked for",
@@ -173,14 +173,14 @@ def told_late() -> None:
     with ps.open(app, None, partitions=2) as engine:
         docs, _ = crossing(engine, 1)
         first, second = members(engine)
-        tell, late = first._parting.tell, list[Early]()
+        tell, late = first._parting.tell, list[EarlySet]()
 
-        def lost(early: Mapping[int, Early]) -> Collection[int]:
+        def lost(early: Mapping[int, EarlySet]) -> Collection[int]:
             late.extend(one for one in early.values() if one.parts)
             return () if late else tell(early)
 
         for ts in (1, 2):
-            first.tells(lost)
+            first.sends_early(lost)
             engine.put("users", {**docs[0], "v": ts, "ts": ts})
         assert [one.batch for one in late] == [1, 2]
         second.hear(late[0])
@@ -240,16 +240,16 @@ def not_reached(path: Path) -> None:
     first._parting.unheard.clear()
     engine.close()
     image = path.with_name("image")
-    with mock.patch("penstock.engine.partitioned_opening.carried"):  # nothing arrives
+    with mock.patch("penstock.engine.partitioned_opening.delivered_productions"):  # nothing arrives
         engine = ps.open(shop("auto"), path, processes=False)
         first = members(engine)[0]
         tell = first._parting.tell
-        first.tells(lambda early: ())
+        first.sends_early(lambda early: ())
         for doc in docs[6:9]:
             engine.put("users", doc)
         assert first.core.state.unheard == {1: 1}
         shutil.copytree(path, image, ignore=shutil.ignore_patterns("owner*", "lock.mdb", "socket"))
-        first.tells(tell)
+        first.sends_early(tell)
     with engine, ps.open(shop("auto"), image, processes=False) as again, ps.open(shop("auto"), None) as whole:
         whole.put_many("users", docs[:9])
         assert again.digest() == whole.digest()
@@ -266,13 +266,13 @@ def test_a_partition_that_was_not_reached_takes_back_what_was_never_saved(tmp_pa
 UNREACHED = [
     Bug(
         "forgotten at the opening",
-        "partitions.exchange.exchange:Parting.begin",
+        "partitions.exchange.exchange:PartitionExchange.begin",
         "state.unheard.get(other, state.batch)",
         "state.batch",
     ),
     Bug(
         "forgotten by a batch",
-        "partitions.exchange.exchange:Parting.save",
+        "partitions.exchange.exchange:PartitionExchange.save",
         "if self.batch or other in state.unheard",
         "if False",
     ),
@@ -292,10 +292,10 @@ def test_a_batch_that_failed_is_taken_back_before_the_next_one_is_in() -> None:
         with cut_off(first), pytest.raises(Cut):
             engine.put("users", docs[0])
         tell = first._parting.tell
-        first.tells(lambda early: ())
+        first.sends_early(lambda early: ())
         engine.put("users", docs[1])
         assert first.core.state.sent == {1: 1}, "one that can't be reached is owed it"
-        first.tells(tell)
+        first.sends_early(tell)
         engine.put("users", docs[2])
         with engine.snapshot() as snap:
             assert snap.view("names")[docs[0]["name"]] == {"n": 2, "most": docs[2]["v"]}
@@ -305,14 +305,14 @@ def test_what_is_told_again_or_late_changes_nothing() -> None:
     with ps.open(shop(), None, partitions=2) as engine:
         docs, _ = crossing(engine)
         first, second = members(engine)
-        told: list[Early] = []
+        told: list[EarlySet] = []
         tell = first._parting.tell
 
-        def heard(early: Mapping[int, Early]) -> Collection[int]:
+        def heard(early: Mapping[int, EarlySet]) -> Collection[int]:
             told.extend(early.values())
             return tell(early)
 
-        first.tells(heard)
+        first.sends_early(heard)
         for doc in docs:
             engine.put("users", doc)
         digest, position = engine.digest(), second.core.state.position
@@ -320,15 +320,15 @@ def test_what_is_told_again_or_late_changes_nothing() -> None:
             second.hear(one)
         assert (engine.digest(), second.core.state.position) == (digest, position)
         with pytest.raises(OldEpoch, match="partition 0 was heard of in its epoch 1"):
-            second.hear(Early(0, 0, 99, 98, told[-1].parts))
+            second.hear(EarlySet(0, 0, 99, 98, told[-1].parts))
 
 
 def test_what_nobody_has_is_saved() -> None:
-    with ps.open(shop(Production.AUTO.value), None, partitions=2) as engine:
+    with ps.open(shop(DeliveryMode.AUTO.value), None, partitions=2) as engine:
         docs, n = crossing(engine)
         first, _ = members(engine)
-        tell: Callable[[Mapping[int, Early]], Collection[int]] = first._parting.tell
-        first.tells(lambda early: () if any(one.parts for one in early.values()) else tell(early))
+        tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = first._parting.tell
+        first.sends_early(lambda early: () if any(one.parts for one in early.values()) else tell(early))
         engine.put_many("users", docs)
         assert first.core.state.sent == {1: 1}
         with engine.snapshot() as snap:

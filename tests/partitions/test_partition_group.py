@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import PenstockError, encode_key, owner_pid
+from penstock.cache import PenstockError, encode_key, writer_pid
 from penstock.core.store_layout import read_layout
 from penstock.engine import PartitionedStore
 from penstock.partitions.member import Member
@@ -186,7 +186,7 @@ def killed(path: Path, after: int) -> int:
             last = int(heard(child))
         layout = read_layout(str(path))
         assert layout is not None
-        for pid in [child.pid, *(owner_pid(folder) for folder in layout.folders(str(path)))]:
+        for pid in [child.pid, *(writer_pid(folder) for folder in layout.folders(str(path)))]:
             with suppress(ProcessLookupError):
                 os.kill(pid or child.pid, signal.SIGKILL)
         assert child.stdout is not None

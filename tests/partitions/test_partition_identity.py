@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import penstock as ps
 from penstock.cache import PenstockError, encode_key, open_lmdb
-from penstock.core.catalog import Identity, read_catalog, write_catalog
+from penstock.core.catalog import PartitionIdentity, read_catalog, write_catalog
 from penstock.core.store_layout import read_layout
 from penstock.engine import ForeignPartition, copy_any, partitioned_opening, repartition, restore_any
 from penstock.partitions.partition_catalogs import catalogs_of
@@ -90,8 +90,8 @@ def without_identity(mine: Path) -> None:
         store.close()
 
 
-def identities(path: Path) -> list[Identity | None]:
-    out: list[Identity | None] = []
+def identities(path: Path) -> list[PartitionIdentity | None]:
+    out: list[PartitionIdentity | None] = []
     for folder in sorted(path.glob("*-*")):
         store = open_lmdb(folder, readonly=True)
         with store.read() as reader:
@@ -136,7 +136,7 @@ def test_the_process_of_a_partition_refuses_it_too(mine: Path, monkeypatch: pyte
 
 def test_a_store_of_an_earlier_version_opens_and_gets_its_identity(mine: Path) -> None:
     half = 1 << 63
-    wanted = [Identity(0, 0, half - 1), Identity(1, half, 2 * half - 1)]
+    wanted = [PartitionIdentity(0, 0, half - 1), PartitionIdentity(1, half, 2 * half - 1)]
     assert identities(mine) == wanted
     without_identity(mine)
     assert identities(mine) == [None, None]

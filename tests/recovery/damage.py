@@ -21,10 +21,10 @@ from penstock.mapreduce import (
     Groups,
     SourceKeys,
     ViewNode,
-    behind_db,
+    emissions_db,
     emissions_row,
+    node_log_db,
     nodes_db,
-    told_db,
 )
 from penstock.recovery.repair.emission_repair import remembered_in
 from penstock.views import TS
@@ -42,7 +42,7 @@ def content_dbs(engine: Any) -> list[str]:
     """The databases of rows and nodes of views."""
     found: list[str] = []
     for view in engine.store.core.views.values():
-        found += [view.reduce.db, nodes_db(view.number), behind_db(view.number)]
+        found += [view.reduce.db, nodes_db(view.number), node_log_db(view.number)]
     return found
 
 
@@ -152,7 +152,7 @@ def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) 
 def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[Any]]) -> None:
     """What a function view remembers of its documents: each row of emissions, as a list of documents' pairs."""
     node = engine.store.core.views[view]
-    db = told_db(node.number)
+    db = emissions_db(node.number)
     with engine.store.core.store.write() as writer:
         for key, row in list(writer.scan(db)):
             groups = Groups()

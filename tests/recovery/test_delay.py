@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cache import MemoryStore
-from penstock.recovery import DELAYED, Delayed, delay, delayed, drop_delayed, first_delayed
+from penstock.recovery import DELAYED, DelayedContributions, delay, delayed, drop_delayed, first_delayed
 
 
 def test_rows_come_in_the_order_of_positions_and_those_of_one_position_are_joined() -> None:
@@ -15,10 +15,10 @@ def test_rows_come_in_the_order_of_positions_and_those_of_one_position_are_joine
         delay(writer, 300, {0: [["d"]]})
     with store.read() as reader:
         assert first_delayed(reader) == 7
-        early = [Delayed(7, 0, [["c"]]), Delayed(7, 2, [["a"], ["b"]])]
+        early = [DelayedContributions(7, 0, [["c"]]), DelayedContributions(7, 2, [["a"], ["b"]])]
         assert list(delayed(reader, 6)) == []
         assert list(delayed(reader, 299)) == early
-        assert list(delayed(reader)) == [*early, Delayed(300, 0, [["d"]])]
+        assert list(delayed(reader)) == [*early, DelayedContributions(300, 0, [["d"]])]
     with store.write() as writer:
         drop_delayed(writer, early)
         assert (first_delayed(writer), writer.count(DELAYED)) == (300, 1)

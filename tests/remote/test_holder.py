@@ -20,8 +20,8 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.cache import Owner
-from penstock.engine import Engine, Writer, post, writer
+from penstock.cache import WriterLock
+from penstock.engine import Engine, StoreWriter, post, writer
 from penstock.engine.writers import open_writer
 from penstock.remote import socket_wire
 from penstock.views import Counts
@@ -32,7 +32,7 @@ from tests.waiting import PATIENCE
 SHORT = 0.3
 
 
-def work(to: Writer) -> list[Counts]:
+def work(to: StoreWriter) -> list[Counts]:
     """Everything that a writer can do."""
     out = [
         to.put("users", DOCS[0]),
@@ -236,7 +236,7 @@ def test_an_engine_that_is_dropped_takes_its_socket_along(store_path: Path) -> N
     gc.collect()
     assert not (store_path / "socket").exists()
     assert connection.receive(PATIENCE)["failed"]["type"] == "Closed", "it says farewell"
-    with pytest.raises(socket_wire.Gone):
+    with pytest.raises(socket_wire.WireClosed):
         connection.receive(PATIENCE)
     connection.close()
 
@@ -259,7 +259,7 @@ def test_another_user_is_refused(store_path: Path) -> None:
 @contextmanager
 def impostor(store: Path, *says: Any) -> Iterator[None]:
     """Something else that owns a store and listens there, and says this to who comes."""
-    with Owner(store):
+    with WriterLock(store):
         sock = socket_wire.listen(str(store))
 
         def serve() -> None:
@@ -269,7 +269,7 @@ def impostor(store: Path, *says: Any) -> Iterator[None]:
                     for message in says:
                         connection.send(message)
                     connection.close()
-            except (OSError, socket_wire.Gone):
+            except (OSError, socket_wire.WireClosed):
                 pass
 
         thread = threading.Thread(target=serve)
@@ -334,7 +334,7 @@ def test_memory_is_taken_as_a_message_arrives() -> None:
         one.shutdown(socket.SHUT_WR)
         tracemalloc.start()
         try:
-            with pytest.raises(socket_wire.Gone):
+            with pytest.raises(socket_wire.WireClosed):
                 socket_wire.Wire(other).receive(PATIENCE)
             assert tracemalloc.get_traced_memory()[1] < 8 << 20
         finally:

@@ -14,7 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.core.upkeep import compaction
-from penstock.engine import HolderLost, HolderSilent, Writer, post, writer
+from penstock.engine import HolderLost, HolderSilent, StoreWriter, post, writer
 from penstock.remote import server, socket_wire
 from tests.remote.holding import DOCS, held, lines_of, shop
 from tests.waiting import PATIENCE
@@ -28,12 +28,12 @@ def kill(name: str) -> dict[str, Any]:
     return {"id": 99, "name": name, "ts": 99, "by": os.getpid()}
 
 
-def load(to: Writer, doc: dict[str, Any]) -> Any:
+def load(to: StoreWriter, doc: dict[str, Any]) -> Any:
     return [counts for _, counts in to.load("users", [lines_of([doc], 0)])]
 
 
 # Each operation, with what the store has of its one document or deletion once it is done.
-OPERATIONS: dict[str, tuple[str, Callable[[Writer, dict[str, Any]], Any]]] = {
+OPERATIONS: dict[str, tuple[str, Callable[[StoreWriter, dict[str, Any]], Any]]] = {
     "put": ("take", lambda to, doc: to.put("users", doc)),
     "put_many": ("take", lambda to, doc: to.put_many("users", [doc])),
     "post": ("take", lambda to, doc: post(to, [ps.Record("users", None, doc)])),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import Engine, Parted
+from penstock.engine import Engine
 from penstock.partitions.member import Member
 from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.remote.operation_writer import OperationWriter
@@ -23,7 +23,7 @@ def parameters(method: Callable[..., Any]) -> set[str]:
     return set(inspect.signature(method).parameters) - {"self"}
 
 
-@pytest.mark.parametrize("target", [Engine, Parted, OperationWriter])
+@pytest.mark.parametrize("target", [Engine, OperationWriter])
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - _WRAPPED - _SHAPED))
 def test_a_target_has_the_method_and_its_arguments(name: str, target: type) -> None:
     operation = OPERATIONS[name]

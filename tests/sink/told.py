@@ -70,7 +70,7 @@ class Told:
         return at[0] if self.parts == 1 else tuple(at)
 
     def steps(self, since: Position | None) -> Iterator[tuple[Changes, Position | None]]:
-        """Yield changes and positions like `Steps`: later changes, partitions in random order, or all rows."""
+        """Yield changes and positions like `FeedSteps`: later changes, partitions in random order, or all rows."""
         now, draw = self.now, self.draw
         if since is None:
             rows = Changes.of(

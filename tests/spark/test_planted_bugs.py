@@ -108,7 +108,7 @@ BUGS = [
         rich,
         Bug(
             "of equal ts the first wins",
-            "spark.backfill_job.bucket_documents.settled",
+            "spark.backfill_job.bucket_documents.write_bucket",
             "np.lexsort((records.minor,",
             "np.lexsort((-records.minor,",
         ),
@@ -135,7 +135,7 @@ BUGS = [
         rich,
         Bug(
             "tombstones are counted as documents",
-            "spark.backfill_job.store_filling.Filling._bucket",
+            "spark.backfill_job.store_filling.StoreFilling._bucket",
             "index.add(segment, base, table.has_ts)",
             "index.add(segment, base, not table.has_ts)",
         ),
@@ -145,7 +145,7 @@ BUGS = [
         rich,
         Bug(
             "an emission comes twice",
-            "spark.backfill_job.group_ranges.Reducing._reduced",
+            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -154,7 +154,7 @@ BUGS = [
         trees,
         Bug(
             "an emission comes twice in a tree",
-            "spark.backfill_job.group_ranges.Reducing._reduced",
+            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -163,7 +163,7 @@ BUGS = [
         rich,
         Bug(
             "a share is lost",
-            "spark.backfill_job.group_ranges.Reducing._reduced",
+            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, shares[1:] or shares)",
         ),
@@ -172,7 +172,7 @@ BUGS = [
         rich,
         Bug(
             "a group at a boundary goes to both sides",
-            "spark.backfill_job.contribution_blobs.Share.split",
+            "spark.backfill_job.contribution_blobs.ContributionShare.split",
             "bisect_right(bounds, stored_key(name))",
             "bisect_right(bounds, stored_key(name)) - (len(self._names) % 2 and stored_key(name) in bounds)",
         ),
@@ -190,9 +190,9 @@ BUGS = [
         rich,
         Bug(
             "what functions yielded lies beside its segment",
-            "spark.backfill_job.store_filling.Filling._bucket",
-            "told_db(self._views[name]), record_key(base)",
-            "told_db(self._views[name]), record_key(base + 1)",
+            "spark.backfill_job.store_filling.StoreFilling._bucket",
+            "emissions_db(self._views[name]), record_key(base)",
+            "emissions_db(self._views[name]), record_key(base + 1)",
         ),
     ),
     (
@@ -205,7 +205,7 @@ BUGS = [
         trees,
         Bug(
             "nodes are not written",
-            "spark.backfill_job.group_ranges.Reducing._reduced",
+            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
             "nodes_db(node.number), *told",
             "*told",
         ),
@@ -242,7 +242,7 @@ BUGS = [
         files,
         Bug(
             "what is rejected is lost",
-            "spark.backfill_job.bucket_documents.settled",
+            "spark.backfill_job.bucket_documents.write_bucket",
             "rejects += [pack(list(own)) for own in records.refused]",
             "pass",
         ),
@@ -264,7 +264,7 @@ BUGS = [
         damaged,
         Bug(
             "a group without documents is right",
-            "spark.verify_job.bulk_check.Comparing._compared",
+            "spark.verify_job.bulk_check.CompareTask._compared",
             "len(stored) == len(expected)",
             "len(stored) >= len(expected)",
         ),
@@ -273,7 +273,7 @@ BUGS = [
         damaged,
         Bug(
             "results are not compared",
-            "spark.verify_job.bulk_check.Comparing._compared",
+            "spark.verify_job.bulk_check.CompareTask._compared",
             "same_result(stored[0], expected[0])",
             "True",
         ),
@@ -290,7 +290,10 @@ BUGS = [
     (
         damaged,
         Bug(
-            "what is remembered is passed over", "spark.verify_job.remap._Told.otherwise", "return out", "return set()"
+            "what is remembered is passed over",
+            "spark.verify_job.remap._DecodedEmissions.otherwise",
+            "return out",
+            "return set()",
         ),
     ),
     (

@@ -16,7 +16,7 @@ from penstock.cache import unpack_document
 from penstock.spout import open_file
 from penstock.spout.files import line_splitter as lines_module
 from penstock.spout.files.formats import Csv
-from penstock.spout.files.line_splitter import Lines
+from penstock.spout.files.line_splitter import LineSplitter
 from penstock.spout.files.streams import CHUNK, Unpacked
 from tests.spout.files.test_line_splitter import Pieces
 from tests.spout.reading import Memory, begun, drain, ids, numbered
@@ -112,7 +112,7 @@ def test_a_line_in_many_pieces_is_joined_once() -> None:
     """The pieces of a pipe are small. Joining at each piece would copy all earlier ones again."""
     piece = b"x" * 1_000
     with mock.patch.object(lines_module, "_MOST_PASSED", 10 * MB):
-        found = Lines(Pieces(*[piece] * 10_000, b"\n"))
+        found = LineSplitter(Pieces(*[piece] * 10_000, b"\n"))
         with at_most(25 * MB):
             [line] = found.take(1, 0.0)
     assert line == piece * 10_000

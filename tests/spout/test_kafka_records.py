@@ -12,7 +12,7 @@ import pytest
 from penstock.cache import unpack_document
 from penstock.gateway import Form
 from penstock.kafka import MARK, Chunk, Fields
-from penstock.spout.kafka_records import KEYS, Shape, Taken
+from penstock.spout.kafka_records import KEYS, KafkaFormat, KafkaRecords
 
 
 class Row(NamedTuple):
@@ -27,12 +27,12 @@ class Row(NamedTuple):
 FIELDS = Fields(itemgetter(2), itemgetter(1), itemgetter(0), itemgetter(3), lambda record: ())
 
 
-def taken(shape: Shape, *rows: tuple[bytes | None, bytes | None]) -> Taken:
+def taken(shape: KafkaFormat, *rows: tuple[bytes | None, bytes | None]) -> KafkaRecords:
     records = [Row(i, key, value, 1_000 + i) for i, (key, value) in enumerate(rows)]
     return shape.take(Chunk.of(0, records, FIELDS))
 
 
-def documents(found: Taken) -> list[Any]:
+def documents(found: KafkaRecords) -> list[Any]:
     return [unpack_document(line) for line in found.batch.lines]
 
 
@@ -46,7 +46,7 @@ def change(op: str, **more: Any) -> bytes:
 
 def test_json_objects_pass_unchanged() -> None:
     lines = [b'{"id": 1}', b'{"id": ']
-    found = taken(Shape(), *((None, line) for line in lines))
+    found = taken(KafkaFormat(), *((None, line) for line in lines))
     assert found.batch.lines == lines
     assert [found.batch.stamp(0), found.batch.stamp(1)] == [1_000, 1_001]
 
@@ -54,7 +54,7 @@ def test_json_objects_pass_unchanged() -> None:
 @pytest.mark.parametrize("before", [0, 40])
 def test_white_space_before_a_document_is_no_part_of_it(before: int) -> None:
     values = [b'{"id": 1}'] * before + [b'\t{"id": 2}', b'\r\n {"id": 3}', b'\x0b{"id": 4}']
-    found = taken(Shape(), *((None, value) for value in values))
+    found = taken(KafkaFormat(), *((None, value) for value in values))
     assert documents(found)[before:] == [{"id": 2}, {"id": 3}]
     assert found.refused.keys() == {before + 2}
 
@@ -66,10 +66,10 @@ def test_numbers_of_too_many_digits_are_refused_by_name() -> None:
         (digits, None),
         (packed(msgspec.msgpack.Ext(1, digits)), None),
     ]
-    assert "number" in taken(Shape(), rows[0]).refused[0]
-    assert "10,000 digits" in taken(Shape(), rows[1]).refused[0]
-    assert "no MessagePack" in taken(Shape(key_of=KEYS["msgpack"]), rows[2]).refused[0]
-    assert taken(Shape(), (b"7" * 10_000, None)).batch.deletes[0].key == int("7" * 4_000) * 10**6_000 + int(
+    assert "number" in taken(KafkaFormat(), rows[0]).refused[0]
+    assert "10,000 digits" in taken(KafkaFormat(), rows[1]).refused[0]
+    assert "no MessagePack" in taken(KafkaFormat(key_of=KEYS["msgpack"]), rows[2]).refused[0]
+    assert taken(KafkaFormat(), (b"7" * 10_000, None)).batch.deletes[0].key == int("7" * 4_000) * 10**6_000 + int(
         "7" * 4_000
     ) * 10**2_000 + int("7" * 2_000)
 
@@ -77,7 +77,7 @@ def test_numbers_of_too_many_digits_are_refused_by_name() -> None:
 def test_messagepack_and_json_side_by_side() -> None:
     own = {"id": 1, "name": "Sue", "tags": [1, None, b"\0"]}
     rows = [(None, packed(own)), (None, b' {"id": 2}\n'), (b"7", None), (None, packed([1])), (None, packed(own) + b"x")]
-    found = taken(Shape(), *rows)
+    found = taken(KafkaFormat(), *rows)
     assert documents(found) == [own, {"id": 2}]
     assert {at: one.key for at, one in found.batch.deletes.items()} == {2: 7}
     assert found.refused.keys() == {3, 4} == set(found.skips)
@@ -103,7 +103,7 @@ def test_messagepack_and_json_side_by_side() -> None:
     ],
 )
 def test_keys_are_decoded(kind: str, data: bytes, key: Any) -> None:
-    found = taken(Shape(KEYS[kind]), (data, None))
+    found = taken(KafkaFormat(KEYS[kind]), (data, None))
     assert found.batch.deletes[0].key == (list(key) if isinstance(key, tuple) else key), "stored form"
 
 
@@ -116,14 +116,14 @@ def test_keys_are_decoded(kind: str, data: bytes, key: Any) -> None:
     ],
 )
 def test_invalid_keys_are_refused(kind: str, data: bytes | None, says: str) -> None:
-    found = taken(Shape(KEYS[kind]), (data, None))
+    found = taken(KafkaFormat(KEYS[kind]), (data, None))
     assert found.refused == {0: says}
     assert found.received[0].data == (data or b"")
 
 
 def test_the_key_goes_into_the_document() -> None:
     rows = [(b'["x", 2]', b'{"n": 1}'), (b"x", b'{"n": 1}'), (None, b'{"n": 1}')]
-    found = taken(Shape(fields=("shop", "number")), *rows)
+    found = taken(KafkaFormat(fields=("shop", "number")), *rows)
     assert documents(found) == [{"n": 1, "shop": "x", "number": 2}]
     assert found.refused == {
         1: "its key has 1 values for the fields shop, number",
@@ -132,7 +132,7 @@ def test_the_key_goes_into_the_document() -> None:
 
 
 def test_a_sink_s_mark_is_no_record() -> None:
-    found = taken(Shape(), (MARK, None), (b"7", None))
+    found = taken(KafkaFormat(), (MARK, None), (b"7", None))
     assert found.skips == [0]
     assert found.refused == {}
     assert [one.key for one in found.batch.deletes.values()] == [7]
@@ -150,7 +150,7 @@ def test_debezium() -> None:
         (None, change("d")),
         (None, b"no"),
     ]
-    found = taken(Shape(debezium=True), *rows)
+    found = taken(KafkaFormat(debezium=True), *rows)
     assert documents(found) == [{"id": 1, "name": "Sue"}, {"id": 1, "name": "Joe"}, {"id": 2}]
     assert {at: one.key for at, one in found.batch.deletes.items()} == {3: 1, 4: 1}
     assert found.batch.stamps == {0: 5, 1: 5, 2: 5, 3: 5}, "when it was at the source"

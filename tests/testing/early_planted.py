@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.testing.partitions.fleet_run import FleetFailure, fleet_of, run_fleet
-from penstock.views import Production
+from penstock.testing.partitions.fleet_run import PartitionedFailure, partitioned_run_of, run_partitioned
+from penstock.views import DeliveryMode
 from tests.harness.planting import Bug, Edit
 from tests.testing.fleet_planted import TRIALS
 
@@ -18,13 +18,13 @@ PINS = Path(__file__).with_name("early_pins.json")
 NAMED = [
     Bug(
         "saved after send: what was there is not kept with what is told",
-        "partitions.exchange.exchange:hear",
-        "parting.keep(writes, early.sender, Kept(early.batch, before))",
+        "partitions.exchange.exchange:take_early_set",
+        "parting.keep(writes, early.sender, UndoRow(early.batch, before))",
         "pass",
     ),
     Bug(
         "two slots: what a batch that is not in left counts as what was there before the next one",
-        "partitions.exchange.exchange:hear",
+        "partitions.exchange.exchange:take_early_set",
         "if parting.keeps_after(early.sender, early.saved):",
         "if False:",
     ),
@@ -43,19 +43,19 @@ NAMED = [
     ),
     Bug(
         "equal redelivery dropped: what is given again and was not told again is not saved either",
-        "partitions.exchange.exchange:Parting._unsaid",
+        "partitions.exchange.exchange:PartitionExchange._unsaid",
         "if sets and self._told.get(other) != pack(sets):",
         "if False:",
     ),
     Bug(
-        "old send retried: what is told late is taken",
+        "old send retried: what is told late is next_productions",
         "recovery.productions.early:newer",
         "return early.order > known",
         "return True",
     ),
     Bug(
         "acked at save with no scan: an opening does not say which batch is in",
-        "partitions.exchange.exchange:Parting.begin",
+        "partitions.exchange.exchange:PartitionExchange.begin",
         "if state.early else {}",
         "if False else {}",
     ),
@@ -67,7 +67,7 @@ NAMED = [
     ),
     Bug(
         "changed map: groups that a document is in no longer are not named",
-        "mapreduce.group_crossing:Crossing.sets",
+        "mapreduce.group_crossing:GroupCrossing.sets",
         "minus = of_others(minus, plus)",
         "minus = minus.take(minus.code < 0)",
     ),
@@ -108,16 +108,18 @@ BUGS = [
     Bug(
         "what waits for its nodes is not looked at",
         "mapreduce.trees.tree_fold:TreeReduce.of_sources",
-        "self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(deep).tolist()))",
+        "self._lay(fetch, self._deferred.take(keys[i] for i in np.flatnonzero(deep).tolist()))",
         "pass",
     ),
     Bug(
         "sets are without the ts of documents",
-        "mapreduce.group_crossing:Crossing.sets",
+        "mapreduce.group_crossing:GroupCrossing.sets",
         "side_data(plus, came, view.crossing_fields)",
         "side_data(plus, came, view.reduce.fields)",
         Edit(
-            "mapreduce.group_crossing:Crossing.gather", "fields = view.crossing_fields", "fields = view.reduce.fields"
+            "mapreduce.group_crossing:GroupCrossing.gather",
+            "fields = view.crossing_fields",
+            "fields = view.reduce.fields",
         ),
     ),
     Bug(
@@ -134,7 +136,7 @@ BUGS = [
     ),
     Bug(
         "what was there is kept for ever",
-        "partitions.exchange.exchange:hear",
+        "partitions.exchange.exchange:take_early_set",
         "parting.keep(writes, early.sender, None)",
         "pass",
     ),
@@ -149,7 +151,7 @@ BUGS = [
         "recovery.productions.early:keep_before",
         "_KEY.pack(sender)",
         "_KEY.pack(0)",
-        Edit("recovery.productions.early:kept_before", "_KEY.pack(sender)", "_KEY.pack(0)"),
+        Edit("recovery.productions.early:undo_rows", "_KEY.pack(sender)", "_KEY.pack(0)"),
     ),
     Bug(
         "who contributes nothing any more is named without its group's other documents",
@@ -159,25 +161,25 @@ BUGS = [
     ),
     Bug(
         "an opening says that what was told is in",
-        "partitions.exchange.exchange:Parting.begin",
+        "partitions.exchange.exchange:PartitionExchange.begin",
         "state.unheard.get(other, state.batch)",
         "state.batch + 1",
     ),
     Bug(
         "contributions to views on views cross before the early set is saved",
-        "partitions.exchange.production_delay:Delay.passed",
+        "partitions.exchange.production_delay:ProductionDelay.passed",
         "if not state.told_at and self._first is None:",
         "if True:",
     ),
     Bug(
         "contributions cross again, since they still wait",
-        "partitions.exchange.production_delay:Delay.passed",
+        "partitions.exchange.production_delay:ProductionDelay.passed",
         "drop_delayed(writer, rows)",
         "pass",
     ),
     Bug(
         "contributions that wait are forgotten at an opening",
-        "partitions.exchange.production_delay:Delay.recall",
+        "partitions.exchange.production_delay:ProductionDelay.recall",
         "first_delayed(reader)",
         "None",
     ),
@@ -190,16 +192,16 @@ BUGS = [
 ]
 
 
-def kind_of(seed: int) -> Production:
+def kind_of(seed: int) -> DeliveryMode:
     """Return the delivery mode of a seed's run. Each app gets both modes."""
-    return (Production.WEAK, Production.AUTO)[seed // len(TRIALS) % 2]
+    return (DeliveryMode.WEAK, DeliveryMode.AUTO)[seed // len(TRIALS) % 2]
 
 
-def finds(seed: int) -> FleetFailure | None:
+def finds(seed: int) -> PartitionedFailure | None:
     """Return the failure of a seed, or None."""
-    trial, plan = fleet_of(seed, TRIALS, kind_of(seed))
+    trial, plan = partitioned_run_of(seed, TRIALS, kind_of(seed))
     try:
-        run_fleet(trial.app, plan)
-    except FleetFailure as failure:
+        run_partitioned(trial.app, plan)
+    except PartitionedFailure as failure:
         return failure
     return None

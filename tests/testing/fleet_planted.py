@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.testing.inputs.trial_apps import trials
-from penstock.testing.partitions.fleet_run import FleetFailure, fleet_of, run_fleet
+from penstock.testing.partitions.fleet_run import PartitionedFailure, partitioned_run_of, run_partitioned
 from tests.harness.planting import Bug
 
 PINS = Path(__file__).with_name("fleet_pins.json")
@@ -17,7 +17,7 @@ TRIALS = trials()
 NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
-        "partitions.exchange.exchange:Parting.save",
+        "partitions.exchange.exchange:PartitionExchange.save",
         "sent = saved(writer, told, sent)",
         "saved(writer, told, sent); return state",
     ),
@@ -35,9 +35,10 @@ NAMED = [
     ),
     Bug(
         "removed by value: a production that says what another one says is passed over",
-        "partitions.exchange.exchange:Parting.fresh",
-        "taken(Taken(guard_of(state, production.sender)[0], number), production)",
-        "{o.data: o for o in taken(Taken(guard_of(state, production.sender)[0], number), production)}.values()",
+        "partitions.exchange.exchange:PartitionExchange.fresh",
+        "next_productions(ProductionGuard(guard_of(state, production.sender)[0], number), production)",
+        "{o.data: o for o in next_productions("
+        "ProductionGuard(guard_of(state, production.sender)[0], number), production)}.values()",
     ),
     Bug(
         "equal redelivery dropped: what was sent before is not sent again",
@@ -48,25 +49,25 @@ NAMED = [
     ),
     Bug(
         "old send retried: what was taken is taken again",
-        "recovery.productions.numbered:taken",
+        "recovery.productions.numbered:next_productions",
         "if owed.number == number + 1:",
         "if owed.number <= number + 1:",
     ),
     Bug(
         "acked at save with no scan: an opening does not look at what is owed",
-        "partitions.exchange.exchange:Parting.recall",
+        "partitions.exchange.exchange:PartitionExchange.recall",
         "oldest.get(other, number)",
         "number",
     ),
     Bug(
-        "zombie: what an older epoch said is taken",
-        "recovery.productions.numbered:taken",
+        "zombie: what an older epoch said is next_productions",
+        "recovery.productions.numbered:next_productions",
         "if production.epoch < before.epoch:",
         "if False:",
     ),
     Bug(
-        "changed map: what is taken back is not what was told",
-        "mapreduce.group_crossing:Crossing.part",
+        "changed map: what is next_productions back is not what was told",
+        "mapreduce.group_crossing:GroupCrossing.part",
         "minus.take(went == other)",
         "plus.take(came == other)",
     ),
@@ -109,20 +110,20 @@ BUGS = [
         "_KEY.pack(other, number + 2)",
     ),
     Bug(
-        "nothing is taken back elsewhere",
-        "mapreduce.group_crossing:Crossing.part",
+        "nothing is next_productions back elsewhere",
+        "mapreduce.group_crossing:GroupCrossing.part",
         "minus.take(went == other)",
         "minus.take(went < 0)",
     ),
     Bug(
         "what others own is folded here too",
-        "mapreduce.group_crossing:Crossing.part",
+        "mapreduce.group_crossing:GroupCrossing.part",
         "return plus.take(came == self.here), minus.take(went == self.here)",
         "return plus, minus",
     ),
     Bug(
         "views are folded before those they stand on",
-        "partitions.exchange.exchange:Parting.fold",
+        "partitions.exchange.exchange:PartitionExchange.fold",
         "for view in self._order:",
         "for view in reversed(self._order):",
     ),
@@ -135,20 +136,20 @@ BUGS = [
     Bug("sums wrap", "mapreduce.fold.group_sums:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
     Bug(
         "a difference of floats that are as many as before is none",
-        "mapreduce.reducers.sums:Layout.settle",
+        "mapreduce.reducers.sums:SpillLayout.settle",
         " or any(row)",
         "",
     ),
     Bug(
         "contributions of two productions are folded at once",
-        "partitions.exchange.exchange:Parting.fresh",
+        "partitions.exchange.exchange:PartitionExchange.fresh",
         "if out and sums and not alone:",
         "if out:",
     ),
     Bug("deletions go to the first partition", "partitions.routing:Router.parted", "owners[places] = own", "pass"),
     Bug(
         "a source goes on from where the furthest partition stands",
-        "partitions.source_positions:Stands.remembered",
+        "partitions.source_positions:SourcePositions.remembered",
         "least = min(offsets)",
         "least = max(offsets)",
     ),
@@ -160,7 +161,7 @@ BUGS = [
     ),
     Bug(
         "a batch that owes nobody anything is not numbered",
-        "partitions.exchange.exchange:Parting.save",
+        "partitions.exchange.exchange:PartitionExchange.save",
         "max(state.batch, self.batch)",
         "max(state.batch, self.batch if writes.leaving else 0)",
     ),
@@ -185,7 +186,7 @@ BUGS = [
     ),
     Bug(
         "what others take back is not gathered",
-        "mapreduce.group_crossing:Crossing.gather",
+        "mapreduce.group_crossing:GroupCrossing.gather",
         "into.add(plus, minus)",
         "into.add(plus, minus.take(minus.code < 0))",
     ),
@@ -197,24 +198,24 @@ BUGS = [
     ),
     Bug(
         "a repair builds every view of a partition's own documents alone",
-        "partitions.union.union_repair_site:PartedSite._compared",
+        "partitions.union.union_repair_site:PartitionedSite._compared",
         "scanned(snap, self.views, shadows, shadows.add, progress)",
         "scanned(snap.parts[0], self.views, shadows, shadows.add, progress)",
     ),
     Bug(
         "what is dropped stays counted",
-        "recovery.quarantine.retry_drop:Releasing._drop_records",
+        "recovery.quarantine.retry_drop:OneStoreRetries._drop_records",
         "release({number: reject.table for number, reject in found.items()}, writes)",
         "pass",
     ),
 ]
 
 
-def finds(seed: int) -> FleetFailure | None:
+def finds(seed: int) -> PartitionedFailure | None:
     """Return the failure of a seed, or None."""
-    trial, plan = fleet_of(seed, TRIALS)
+    trial, plan = partitioned_run_of(seed, TRIALS)
     try:
-        run_fleet(trial.app, plan)
-    except FleetFailure as failure:
+        run_partitioned(trial.app, plan)
+    except PartitionedFailure as failure:
         return failure
     return None

@@ -106,7 +106,7 @@ MORE = [
     ),
     Bug(
         "what is retried is not told",
-        "recovery.quarantine.retry_drop:Releasing._documents",
+        "recovery.quarantine.retry_drop:OneStoreRetries._documents",
         "there = set(step(writer, writes, node, holds))",
         "there = set(holds)",
     ),

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.testing import Law, crashtest
 from penstock.testing.crash_test import State
-from penstock.testing.seeds.seed_search import Remembered, Totals
+from penstock.testing.seeds.seed_search import SeedFile, Totals
 from tests.testing.planted import BUGS, planted
 
 DOCS = [{"id": i, "name": name, "v": i} for i, name in enumerate(("Sue", "Joe", "Bob", "Sue", "Al"))]
@@ -47,7 +47,7 @@ def test_a_bug_is_found_told_and_remembered(tmp_path: Path) -> None:
         assert {v.name: v.state for v in report.verdicts}["total"] is State.OK
         assert "what happened:" in verdict.why
         assert f"replay with: penstock crashtest --seed {verdict.seed}" in str(report)
-        assert Remembered(str(file)).seeds() == (verdict.seed,)
+        assert SeedFile(str(file)).seeds() == (verdict.seed,)
         again = crashtest(an_app(), DOCS, seeds=1, first=10**6, remembered=str(file))
         assert [v.seed for v in again.verdicts if v.name == "sizes"] == [verdict.seed], "it comes first"
         alone = crashtest(an_app(), DOCS, seed=verdict.seed)

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.testing.inputs.trial_apps import trial_of, trials
 from penstock.testing.seeds.explanation import explained
-from penstock.testing.seeds.seed_search import Remembered, Seeds, attempt, smallest
+from penstock.testing.seeds.seed_search import SeedFile, Seeds, attempt, smallest
 from penstock.testing.simulator.faults import Fault
 from penstock.testing.simulator.run import Failure, run
 
@@ -21,7 +21,7 @@ TRIALS = trials()
 
 
 def test_no_seed_finds_anything() -> None:
-    seeds = Seeds(0, SEEDS, None, Remembered(str(FAILED)))
+    seeds = Seeds(0, SEEDS, None, SeedFile(str(FAILED)))
     for seed in seeds:
         trial, plan = trial_of(seed, TRIALS)
         failure = attempt(trial.app, plan, seeds.totals)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from penstock.cache import DefinitionError
-from penstock.views.reducer_protocols import Cell, Locals, Need, Part, Path, State, Totals, Values
+from penstock.views.reducer_protocols import Cell, GroupTotals, Locals, Need, Path, SideTotals, State, Values
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class OneCell:
     need: Need = Need.VALUE
     lanes: int = 0
 
-    def batch(self, loc: Locals, m: int, column: Values) -> Part:
+    def batch(self, loc: Locals, m: int, column: Values) -> SideTotals:
         raise NotImplementedError
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
-        return Totals(np.zeros((0, plus.m), np.int64))
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
+        return GroupTotals(np.zeros((0, plus.m), np.int64))
 
 
 @dataclass(frozen=True)

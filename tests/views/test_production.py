@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.views import Production
+from penstock.views import DeliveryMode
 
 
 def test_views_with_early_delivery_store_contributions() -> None:
@@ -15,8 +15,8 @@ def test_views_with_early_delivery_store_contributions() -> None:
     plain = told[0].view("names", key="name", reduce=ps.count())
     kept = told[1].view("names", key="name", reduce=ps.count(), sources=True)
     weak = told[2].view("names", key="name", reduce=ps.count(), production="weak")
-    assert plain.production is Production.STRONG
-    assert (weak.production, weak.sources) == (Production.WEAK, True)
+    assert plain.production is DeliveryMode.STRONG
+    assert (weak.production, weak.sources) == (DeliveryMode.WEAK, True)
     assert weak.describe() == kept.describe() != plain.describe()
 
 
@@ -26,7 +26,7 @@ def test_a_view_on_a_view_is_refused(production: Any) -> None:
     names = users.view("names", key="name", reduce=ps.count(), production=production)
     with pytest.raises(ps.DefinitionError, match="it is on view 'names', whose rows nobody waits for"):
         names.view("sizes", key="value", reduce=ps.count(), production=production)
-    assert names.view("sizes", key="value", reduce=ps.count()).production is Production.STRONG
+    assert names.view("sizes", key="value", reduce=ps.count()).production is DeliveryMode.STRONG
 
 
 def test_an_invalid_delivery_mode_is_refused() -> None:

@@ -45,7 +45,7 @@ _MOST_TEXT = MAX_DIGITS + 8  # characters of a number as text, with its sign, po
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class WalkRules:
     """The rules of one walk: types that it keeps, types that it converts, and a conversion for all other types.
 
     The result of `other` is walked again.
@@ -68,7 +68,7 @@ class _Refused(Exception):
         self.steps: list[str] = []
 
 
-def walked(value: object, how: How) -> Any:
+def walked(value: object, how: WalkRules) -> Any:
     """Walk a value and return the result. Raise ValueKind with the path of a value that the walk refuses."""
     try:
         return _walk(value, how, how.depth)
@@ -78,7 +78,7 @@ def walked(value: object, how: How) -> Any:
         raise ValueKind(value, "", "it nests deeper than the rest of the stack") from None
 
 
-def _walk(value: Any, how: How, room: int) -> object:
+def _walk(value: Any, how: WalkRules, room: int) -> object:
     """Walk one value. `room` is the number of further levels of lists and maps that are allowed."""
     kind = type(value)
     if kind in how.same:
@@ -91,7 +91,7 @@ def _walk(value: Any, how: How, room: int) -> object:
     return leaf(value) if leaf is not None else _walk(how.other(value), how, room)
 
 
-def _walk_map(value: dict[Any, Any], how: How, room: int) -> dict[str, object]:
+def _walk_map(value: dict[Any, Any], how: WalkRules, room: int) -> dict[str, object]:
     if not room:
         raise _Refused(value, _TOO_DEEP)
     if not TEXT.issuperset(map(type, value)):
@@ -108,7 +108,7 @@ def _walk_map(value: dict[Any, Any], how: How, room: int) -> dict[str, object]:
     return out
 
 
-def _walk_list(value: list[Any] | tuple[Any, ...], how: How, room: int) -> list[object]:
+def _walk_list(value: list[Any] | tuple[Any, ...], how: WalkRules, room: int) -> list[object]:
     if not room:
         raise _Refused(value, _TOO_DEEP)
     if how.same.issuperset(map(type, value)):
@@ -242,11 +242,11 @@ _MEANT: tuple[tuple[type, Callable[[Any], object]], ...] = (
 _EACH: dict[type, Callable[[Any], object]] = {str: _clean, int: _int_bytes, float: _one_nan, Decimal: _decimal_bytes}
 _ROW = MAX_DEPTH + 28  # a row nests its values inside lists of its own
 
-NORMALISE = How(CHECKED, {str: _clean, Decimal: _in_range}, _plain_of)
-BOUND = How((CHECKED - {int}) | {str, Decimal}, {int: _received_int}, _refuse)
+NORMALISE = WalkRules(CHECKED, {str: _clean, Decimal: _in_range}, _plain_of)
+BOUND = WalkRules((CHECKED - {int}) | {str, Decimal}, {int: _received_int}, _refuse)
 """Refuse ints of too many digits in a value that NORMALISE returned."""
-PACK = How(PLAIN, {Decimal: _decimal_bytes}, _refuse, depth=_ROW)
-PACK_ALL = How(_SAFE, _EACH, _refuse, depth=_ROW)
-PACK_ANY = How(_SAFE, _EACH | {int: lambda value: _int_bytes(_received_int(value))}, _plain_of)
-CANONICAL = How(PLAIN, {Decimal: _decimal_bytes}, _refuse, ordered=True, depth=_ROW)
-CANONICAL_ALL = How(_SAFE, _EACH, _refuse, ordered=True, depth=_ROW)
+PACK = WalkRules(PLAIN, {Decimal: _decimal_bytes}, _refuse, depth=_ROW)
+PACK_ALL = WalkRules(_SAFE, _EACH, _refuse, depth=_ROW)
+PACK_ANY = WalkRules(_SAFE, _EACH | {int: lambda value: _int_bytes(_received_int(value))}, _plain_of)
+CANONICAL = WalkRules(PLAIN, {Decimal: _decimal_bytes}, _refuse, ordered=True, depth=_ROW)
+CANONICAL_ALL = WalkRules(_SAFE, _EACH, _refuse, ordered=True, depth=_ROW)

@@ -25,13 +25,13 @@ import lmdb
 
 from penstock.cache.errors import PenstockError, StoreMissing
 from penstock.cache.files.file_check import Tell, check_file
-from penstock.cache.files.folder_mark import clear_folder, opened_folder, sweep_folder
+from penstock.cache.files.folder_mark import clear_folder, delete_marked_folder, opened_folder
 from penstock.cache.lmdb.data_file import DATA
 from penstock.cache.lmdb.lmdb_environment import is_open
 from penstock.cache.lmdb.lmdb_errors import MORE_FILES, translated
 from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb.lmdb_store import open_lmdb
-from penstock.cache.messages import shown_size
+from penstock.cache.messages import size_text
 from penstock.cache.permissions import PRIVATE
 from penstock.cache.store.replace_gate import gate, process_that_reads
 
@@ -211,7 +211,7 @@ def must_have_room(folder: str, named: str, size: int) -> None:
     about = os.statvfs(folder)
     free = about.f_bavail * about.f_frsize
     if size > free:
-        reason = f"the copy takes {shown_size(size)} and {shown_size(free)} are free on that disk"
+        reason = f"the copy takes {size_text(size)} and {size_text(free)} are free on that disk"
         raise CopyFailed(named, reason, "free some room, or use another disk")
 
 
@@ -266,7 +266,7 @@ def beside(target: str, named: str) -> Iterator[str]:
             os.mkdir(folder, PRIVATE)
         except OSError as error:
             raise _failed(named, error) from error
-        stack.callback(sweep_folder, outer)
+        stack.callback(delete_marked_folder, outer)
         yield folder
 
 

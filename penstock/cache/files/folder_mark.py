@@ -26,12 +26,12 @@ __all__ = [
     "ForeignFolder",
     "clear_folder",
     "delete_folder",
+    "delete_marked_folder",
     "make_folder",
     "mark_folder",
     "marked_files",
     "must_have_no_other",
     "opened_folder",
-    "sweep_folder",
     "unmark_folder",
 ]
 
@@ -117,7 +117,7 @@ def delete_folder(path: str) -> None:
         os.rmdir(path)
 
 
-def sweep_folder(path: str) -> None:
+def delete_marked_folder(path: str) -> None:
     """Delete a folder that has a mark, and leave any other folder alone. After a failure the next run deletes it."""
     try:
         delete_folder(path)

@@ -29,7 +29,7 @@ from penstock.cache.lmdb.data_file import DATA
 from penstock.cache.lmdb.lmdb_errors import too_many_files
 from penstock.cache.permissions import PRIVATE, lock_mode, make_private, must_be_own
 
-__all__ = ["Owner", "owner_of", "owner_pid"]
+__all__ = ["WriterLock", "writer_name", "writer_pid"]
 
 _FILE = "owner"
 _BEGINNING = b'{"pid": '
@@ -37,12 +37,12 @@ _LOOK_AT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening
 _LOOK = 0.02  # seconds after which a process that only tested the lock has released it
 
 
-class Owner:
+class WriterLock:
     """The writer lock of the store at a path, held until `close`.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as path, Owner(path):
-    ...     Owner(path)
+    >>> with tempfile.TemporaryDirectory() as path, WriterLock(path):
+    ...     WriterLock(path)
     Traceback (most recent call last):
     penstock.cache.errors.StoreInUse: ...
     """
@@ -128,14 +128,14 @@ class Owner:
             self.close()
 
 
-def owner_of(path: str | os.PathLike[str]) -> str | None:
+def writer_name(path: str | os.PathLike[str]) -> str | None:
     """Describe the process that may write the store at a path now. Return None if there is none.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as path:
-    ...     with Owner(path):
-    ...         before = owner_of(path)
-    ...     before is not None, owner_of(path)
+    ...     with WriterLock(path):
+    ...         before = writer_name(path)
+    ...     before is not None, writer_name(path)
     (True, None)
     """
     name = os.path.join(os.fspath(path), _FILE)
@@ -149,13 +149,13 @@ def owner_of(path: str | os.PathLike[str]) -> str | None:
         os.close(fd)
 
 
-def owner_pid(path: str | os.PathLike[str]) -> int | None:
+def writer_pid(path: str | os.PathLike[str]) -> int | None:
     """Return the id of the process on this machine that may write the store at a path now. None if it is absent or
     unknown.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as path, Owner(path):
-    ...     owner_pid(path) == os.getpid()
+    >>> with tempfile.TemporaryDirectory() as path, WriterLock(path):
+    ...     writer_pid(path) == os.getpid()
     True
     """
     try:
@@ -165,7 +165,7 @@ def owner_pid(path: str | os.PathLike[str]) -> int | None:
     try:
         if _locked(fd, fcntl.LOCK_SH):
             return None
-        about = _said(fd)
+        about = _lock_text(fd)
         here = about is not None and about["host"] == socket.gethostname()
         return _locker(fd) or (int(about["pid"]) if about is not None and here else None)
     finally:
@@ -182,7 +182,7 @@ def _locked(fd: int, kind: int) -> bool:
 
 def _holder(fd: int) -> str:
     """Describe the process that has the lock. The content of the file is used only if that process wrote it."""
-    about, pid = _said(fd), _locker(fd)
+    about, pid = _lock_text(fd), _locker(fd)
     if about is not None and pid in (None, about["pid"]):
         return f"process {about['pid']} on {about['host']} since {about['since']} ({about['program']})"
     if pid is None:
@@ -193,7 +193,7 @@ def _holder(fd: int) -> str:
     return f"process {pid} on {socket.gethostname()}"
 
 
-def _said(fd: int) -> dict[str, Any] | None:
+def _lock_text(fd: int) -> dict[str, Any] | None:
     """Return the content of the lock file. It may belong to a former holder, or be incomplete."""
     try:
         about = json.loads(os.pread(fd, 1 << 12, 0))
@@ -214,7 +214,7 @@ def _locker(fd: int) -> int | None:
     return None
 
 
-_held: WeakSet[Owner] = WeakSet()
+_held: WeakSet[WriterLock] = WeakSet()
 
 
 def _disown() -> None:

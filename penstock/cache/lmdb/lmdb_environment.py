@@ -10,7 +10,8 @@ Invariants:
 - the map changes only while no transaction of this process is open: new snapshots wait, and open ones are awaited;
 - the environment closes after its last transaction: a read in another thread ends before its pages are unmapped.
 
-Only the holder of a `writer_lock.Owner` opens an environment to write. It may stay open afterwards for readers here.
+Only the holder of a `writer_lock.WriterLock` opens an environment to write. It may stay open afterwards for readers
+here.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Environment:
         self.env.close()
         self._file.close()
 
-    def begin_read(self, opening: Opening, reader: Ends) -> tuple[ReadTransaction, Handles]:
+    def begin_read(self, opening: Opening, reader: OpenReader) -> tuple[ReadTransaction, Handles]:
         """Begin a read transaction, and return it with the handles of all its databases.
 
         When the opening is closed, it closes the reader too.
@@ -272,7 +273,7 @@ class Environment:
             _close_unused()
 
 
-class Ends(Protocol):
+class OpenReader(Protocol):
     """A reader that can be closed."""
 
     def close(self) -> None:
@@ -304,7 +305,7 @@ class Opening:
         self.env = env
         self.readonly = readonly
         self.closed = False
-        self.readers: WeakSet[Ends] = WeakSet()
+        self.readers: WeakSet[OpenReader] = WeakSet()
 
     def check(self) -> None:
         """Raise ForkedStore in a forked child, and Closed after `close`."""

@@ -1,4 +1,4 @@
-"""Read LMDB in snapshots. Transactions share the methods of `Rows`.
+"""Read LMDB in snapshots. Transactions share the methods of `LmdbRows`.
 
 Invariants:
 
@@ -24,14 +24,14 @@ from penstock.cache.lmdb.lmdb_errors import translated
 from penstock.cache.lmdb.lmdb_page import Pages
 from penstock.cache.store.database_watch import Moment
 
-__all__ = ["LmdbReader", "Row", "Rows", "down", "up"]
+__all__ = ["LmdbReader", "LmdbRows", "Row", "down", "up"]
 
 Row = tuple[bytes, bytes]
 _AT_ONCE = 64  # rows, and bytes of values, that a scan copies under one hold of the lock
 _BYTES_AT_ONCE = 1 << 16
 
 
-class Rows:
+class LmdbRows:
     """Read methods of an LMDB transaction of either kind."""
 
     _what: str
@@ -119,7 +119,7 @@ class Rows:
         return translated(self._env.path, error)
 
 
-class LmdbReader(Rows):
+class LmdbReader(LmdbRows):
     """A snapshot of the store on disk."""
 
     _what = "the snapshot"

@@ -33,7 +33,8 @@ def open_lmdb(
     sync: bool = True,
     mode: int = PRIVATE,
 ) -> LmdbStore:
-    """Open the store at a path, and create it for a writer. Only the holder of `Owner(path)` opens a store to write.
+    """Open the store at a path, and create it for a writer. Only the holder of `WriterLock(path)` opens a store to
+    write.
 
     `metasync=False` saves the second flush of a commit. A power loss can then take back the last commit.
     `sync=False` flushes nothing. It is for a store that is not needed after a crash.

@@ -22,8 +22,8 @@ from penstock.cache.lmdb.address_space import LARGEST
 from penstock.cache.lmdb.lmdb_databases import Handles
 from penstock.cache.lmdb.lmdb_environment import Opening
 from penstock.cache.lmdb.lmdb_errors import translated
-from penstock.cache.lmdb.lmdb_snapshot import Row, Rows, down, up
-from penstock.cache.store.key_digests import DIGESTS, Digest, Tally, digest_of
+from penstock.cache.lmdb.lmdb_snapshot import LmdbRows, Row, down, up
+from penstock.cache.store.key_digests import DIGESTS, Digest, DigestChanges, digest_of
 from penstock.cache.store.protocol import META
 
 __all__ = ["LmdbWriter"]
@@ -32,7 +32,7 @@ __all__ = ["LmdbWriter"]
 _FEW = 8  # up to so many rows, looking for new keys is faster than counting
 
 
-class LmdbWriter(Rows):
+class LmdbWriter(LmdbRows):
     """A transaction on the store on disk."""
 
     _what = "the transaction"
@@ -62,7 +62,7 @@ class LmdbWriter(Rows):
             self.close()
             raise translated(self._env.path, error) from error
         self._handles = self._env.databases.handles
-        self._tally = Tally(self._env.databases.digests)
+        self._tally = DigestChanges(self._env.databases.digests)
 
     def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: Sequence[bytes] | None = None) -> None:
         """Put rows, which replace the rows of the same keys. Key order is the fastest."""

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from penstock.cache.encoding.checksum import seal, unseal
 from penstock.cache.errors import StoreDamaged
 from penstock.cache.log import hash_index
-from penstock.cache.log.index_fold import Fold
+from penstock.cache.log.index_fold import IndexFold
 from penstock.cache.log.key_cache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.log.key_slots import Lane, Slots, key_hash
 from penstock.cache.log.log_reader import Records, log_db, read_lines, record_key, runs_from, segments_from
-from penstock.cache.log.segment import Segment, build_few, build_segment
+from penstock.cache.log.segment import Segment, build_segment, build_small
 from penstock.cache.store.protocol import META, Reader, Writer
 
 _WORTH = 16  # compact if more than one line in 16 is dead, or if there are more than about 16 small segments
@@ -89,7 +89,7 @@ def read_mark(reader: Reader, table: int) -> LogMark:
     return LogMark() if row is None else _decode_mark(unseal(key, row, META))
 
 
-class DocLog:
+class DocumentLog:
     """The documents of one table, for the writer."""
 
     def __init__(self, table: int, tombstones: bool, capacity: int, limits: Limits) -> None:
@@ -100,7 +100,7 @@ class DocLog:
         self.keys = KeyCache(capacity)
         self._capacity = capacity
         self.complete = True  # memory has all keys of the table
-        self._fold: Fold | None = None
+        self._fold: IndexFold | None = None
         self._owed = 0.0  # steps of the fold
         self._checked: set[int] = set()
         self._head = 0  # the first record that is not compacted away
@@ -210,7 +210,7 @@ class DocLog:
         change: tuple[int, int],
     ) -> LogMark:
         """Do the same as `append` for a few lines. `keys` are their lanes."""
-        segment = build_few(self.mark.tail, lines, keys, self.keys.map.lane1 is not None, gone)
+        segment = build_small(self.mark.tail, lines, keys, self.keys.map.lane1 is not None, gone)
         return self._append(writer, len(lines), segment, change)
 
     def _append(self, writer: Writer, n: int, segment: bytes, change: tuple[int, int]) -> LogMark:
@@ -297,12 +297,12 @@ class DocLog:
         """Return whether a fold is in progress."""
         return self._fold is not None
 
-    def _begin_fold(self) -> Fold:
+    def _begin_fold(self) -> IndexFold:
         wanted = hash_index.bits_for(self.mark.present + self.mark.tombstones, self.limits.bucket)
         bits, doubling = self.mark.bits or wanted, self.mark.doubling
         if wanted > bits and not doubling:
             bits, doubling = bits + 1, True
-        self._fold = Fold.begin(self.keys, bits, doubling, self.mark.tail, self._head, self.limits.fold_buckets)
+        self._fold = IndexFold.begin(self.keys, bits, doubling, self.mark.tail, self._head, self.limits.fold_buckets)
         return self._fold
 
     def _release(self, writer: Writer, release: int) -> None:

@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 10  # buckets whose rows are in memory together
 
 
 @dataclass(slots=True)
-class Entries:
+class IndexEntries:
     """Index entries, sorted by (hash, rest)."""
 
     hash: Lane
@@ -39,7 +39,7 @@ class Entries:
     record: U32
 
     @classmethod
-    def none(cls) -> Entries:
+    def none(cls) -> IndexEntries:
         """Return no entries."""
         return cls(np.zeros(0, np.uint64), None, np.zeros(0, np.uint32))
 
@@ -60,7 +60,7 @@ def rest_of(lane1: Lane | None) -> U32 | None:
     return None if lane1 is None else (lane1 >> np.uint64(32)).astype(np.uint32)
 
 
-def _unpack(rows: Sequence[tuple[bytes, bytes]], where: str) -> Entries:
+def _unpack(rows: Sequence[tuple[bytes, bytes]], where: str) -> IndexEntries:
     hashes: list[bytes] = []
     rests: list[bytes] = []
     records: list[bytes] = []
@@ -73,7 +73,7 @@ def _unpack(rows: Sequence[tuple[bytes, bytes]], where: str) -> Entries:
         if wide:
             rests.append(bytes(payload[1 + 8 * n : 1 + 12 * n]) if own else bytes(4 * n))
         records.append(bytes(payload[len(payload) - 4 * n :]))
-    return Entries(
+    return IndexEntries(
         np.frombuffer(b"".join(hashes), np.uint64),
         np.frombuffer(b"".join(rests), np.uint32) if wide else None,
         np.frombuffer(b"".join(records), np.uint32),
@@ -100,7 +100,7 @@ def look_up(reader: Reader, db: str, bits: int, hashes: Lane, rest: U32 | None) 
     return found, records
 
 
-def _match(got: Entries, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.bool_], U32]:
+def _match(got: IndexEntries, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.bool_], U32]:
     size = got.hash.size
     if not size:
         return np.zeros(hashes.size, bool), np.zeros(hashes.size, np.uint32)
@@ -116,7 +116,7 @@ def _match(got: Entries, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.boo
         at = at + other
 
 
-def merge(old: Entries, new: Entries, drop: NDArray[np.bool_]) -> Entries:
+def merge(old: IndexEntries, new: IndexEntries, drop: NDArray[np.bool_]) -> IndexEntries:
     """Lay `new` entries over `old` ones. Keys marked in `drop` are removed."""
     wide = old.rest is not None or new.rest is not None
     old_rest = _rest_or_zero(old) if wide else None
@@ -146,14 +146,16 @@ def merge(old: Entries, new: Entries, drop: NDArray[np.bool_]) -> Entries:
         record = np.insert(record, where, new.record[fresh])
         if rest is not None and new_rest is not None:
             rest = np.insert(rest, where, new_rest[fresh])
-    return Entries(hashes, rest, record)
+    return IndexEntries(hashes, rest, record)
 
 
-def _rest_or_zero(entries: Entries) -> U32:
+def _rest_or_zero(entries: IndexEntries) -> U32:
     return np.zeros(entries.hash.size, np.uint32) if entries.rest is None else entries.rest
 
 
-def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop: NDArray[np.bool_]) -> Entries:
+def _merge_twins(
+    old: IndexEntries, old_rest: U32, new: IndexEntries, new_rest: U32, drop: NDArray[np.bool_]
+) -> IndexEntries:
     """Merge in the general case, in which two keys share 64 bits of hash."""
     hashes = np.concatenate((old.hash, new.hash))
     rest = np.concatenate((old_rest, new_rest))
@@ -165,10 +167,10 @@ def _merge_twins(old: Entries, old_rest: U32, new: Entries, new_rest: U32, drop:
     last = np.ones(hashes.size, bool)
     last[:-1] = (hashes[1:] != hashes[:-1]) | (rest[1:] != rest[:-1])
     keep = last & ~gone
-    return Entries(hashes[keep], rest[keep], record[keep])
+    return IndexEntries(hashes[keep], rest[keep], record[keep])
 
 
-def write_anew(writer: Writer, db: str, bits: int, entries: Entries) -> None:
+def write_anew(writer: Writer, db: str, bits: int, entries: IndexEntries) -> None:
     """Write all rows of buckets that have none. The entries, one per key, are complete and in any order."""
     rest = _rest_or_zero(entries)
     order = np.lexsort((rest, entries.hash)) if entries.rest is not None else np.argsort(entries.hash)
@@ -180,12 +182,12 @@ def write_anew(writer: Writer, db: str, bits: int, entries: Entries) -> None:
         b = hashes.size if last >> bits else int(np.searchsorted(hashes, np.uint64(last) * step))
         if a < b:
             own = order[a:b]
-            part = Entries(hashes[a:b], None if entries.rest is None else rest[own], entries.record[own])
+            part = IndexEntries(hashes[a:b], None if entries.rest is None else rest[own], entries.record[own])
             _write(writer, db, bits, (), part)
 
 
 def rewrite(
-    writer: Writer, db: str, bits: int, buckets: NDArray[np.uint64], new: Entries, drop: NDArray[np.bool_]
+    writer: Writer, db: str, bits: int, buckets: NDArray[np.uint64], new: IndexEntries, drop: NDArray[np.bool_]
 ) -> None:
     """Lay changes over the rows of these buckets."""
     keys = bucket_keys(buckets, bits)
@@ -194,7 +196,7 @@ def rewrite(
 
 
 def rewrite_range(
-    writer: Writer, db: str, bits: int, span: tuple[int, int], new: Entries, drop: NDArray[np.bool_]
+    writer: Writer, db: str, bits: int, span: tuple[int, int], new: IndexEntries, drop: NDArray[np.bool_]
 ) -> None:
     """Lay changes over all rows of the buckets span[0] … span[1]-1 at `bits`, and split rows that are not split yet."""
     low, high = (x << (32 - bits) for x in span)
@@ -203,7 +205,7 @@ def rewrite_range(
     _write(writer, db, bits, [k for k, _ in rows], merge(_unpack(rows, db), new, drop))
 
 
-def _write(writer: Writer, db: str, bits: int, had: Sequence[bytes], entries: Entries) -> None:
+def _write(writer: Writer, db: str, bits: int, had: Sequence[bytes], entries: IndexEntries) -> None:
     if not entries.hash.size:
         writer.delete_many(db, had)
         return

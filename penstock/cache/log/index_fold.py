@@ -21,7 +21,7 @@ _TOP = 16
 
 
 @dataclass(slots=True)
-class Fold:
+class IndexFold:
     """An index fold in progress."""
 
     slots: Slots
@@ -35,7 +35,7 @@ class Fold:
     at: int = 0
 
     @classmethod
-    def begin(cls, keys: KeyCache, bits: int, doubling: bool, mark: int, release: int, buckets: int) -> Fold:
+    def begin(cls, keys: KeyCache, bits: int, doubling: bool, mark: int, release: int, buckets: int) -> IndexFold:
         """Take all changed keys. A step touches about `buckets` buckets."""
         slots = keys.take_dirty()
         hashes = key_hash(*keys.map.lanes(slots))
@@ -58,11 +58,11 @@ class Fold:
         hashes = self.hashes[a:b]
         order = np.argsort(hashes)
         slots, hashes = self.slots[a:b][order], hashes[order]
-        entries = hash_index.Entries(hashes, hash_index.rest_of(keys.map.lanes(slots)[1]), keys.record[slots])
+        entries = hash_index.IndexEntries(hashes, hash_index.rest_of(keys.map.lanes(slots)[1]), keys.record[slots])
         drop = (keys.state[slots] & GONE != 0) & (not tombstones)
         if entries.rest is not None:
             twin = np.lexsort((entries.rest, entries.hash))
-            entries = hash_index.Entries(hashes[twin], entries.rest[twin], entries.record[twin])
+            entries = hash_index.IndexEntries(hashes[twin], entries.rest[twin], entries.record[twin])
             drop = drop[twin]
         if self.doubling:
             wide = max(0, self.bits - _TOP)

@@ -49,7 +49,7 @@ def reindex(writer: Writer, table: int, tombstones: bool, at_once: int = _AT_ONC
     return mark
 
 
-def _newest(writer: Writer, table: int, bits: int, part: int) -> tuple[hash_index.Entries, NDArray[np.bool_]]:
+def _newest(writer: Writer, table: int, bits: int, part: int) -> tuple[hash_index.IndexEntries, NDArray[np.bool_]]:
     """Return the newest records of the keys in one part of the hashes, and which of them are deletions."""
     hashes: list[Lane] = [np.zeros(0, np.uint64)]
     rests: list[hash_index.U32] = [np.zeros(0, np.uint32)]
@@ -70,10 +70,12 @@ def _newest(writer: Writer, table: int, bits: int, part: int) -> tuple[hash_inde
     hashed, rested = hashed[order], rested[order]
     last = np.ones(order.size, bool)
     last[:-1] = (hashed[1:] != hashed[:-1]) | (rested[1:] != rested[:-1])
-    entries = hash_index.Entries(hashed[last], rested[last] if wide else None, record[order][last].astype(np.uint32))
+    entries = hash_index.IndexEntries(
+        hashed[last], rested[last] if wide else None, record[order][last].astype(np.uint32)
+    )
     return entries, np.concatenate(gone)[order][last]
 
 
-def _take(entries: hash_index.Entries, at: NDArray[np.bool_]) -> hash_index.Entries:
+def _take(entries: hash_index.IndexEntries, at: NDArray[np.bool_]) -> hash_index.IndexEntries:
     rest = None if entries.rest is None else entries.rest[at]
-    return hash_index.Entries(entries.hash[at], rest, entries.record[at])
+    return hash_index.IndexEntries(entries.hash[at], rest, entries.record[at])

@@ -21,7 +21,7 @@ _RUN = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class KeyRun:
     """The keys of consecutive segments. `base` is their first record, and `gone` marks the deleted keys."""
 
     base: int
@@ -33,7 +33,7 @@ class Run:
         return int(self.k0.size)
 
     @classmethod
-    def of(cls, parts: Sequence[Segment]) -> Run:
+    def of(cls, parts: Sequence[Segment]) -> KeyRun:
         """Join segments."""
         first = parts[0]
         if len(parts) == 1:
@@ -70,7 +70,7 @@ def segments_from(reader: Reader, table: int, start: int) -> Iterator[Segment]:
         key = record_key(segment.base + len(segment))
 
 
-def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
+def runs_from(reader: Reader, table: int, start: int) -> Iterator[KeyRun]:
     """Yield the keys of all segments that begin at or after this record. Small segments are joined."""
     parts: list[Segment] = []
     n = 0
@@ -78,10 +78,10 @@ def runs_from(reader: Reader, table: int, start: int) -> Iterator[Run]:
         parts.append(segment)
         n += len(segment)
         if n >= _RUN:
-            yield Run.of(parts)
+            yield KeyRun.of(parts)
             parts, n = [], 0
     if parts:
-        yield Run.of(parts)
+        yield KeyRun.of(parts)
 
 
 def segments_at(reader: Reader, table: int, record: int) -> Iterator[Segment]:
@@ -122,15 +122,15 @@ def segments_of(
         record = int(ordered[i])
         found = reader.floor(db, record_key(record)) if record >= 0 else None
         if found is None:
-            raise _not_there(table, record)
+            raise _missing_record(table, record)
         segment = Segment.parse(int.from_bytes(found[0], "big"), found[1], db, checked)
         j = int(np.searchsorted(ordered, segment.base + len(segment)))
         if j <= i:
-            raise _not_there(table, record)
+            raise _missing_record(table, record)
         yield segment, order[i:j], ordered[i:j] - segment.base
         i = j
 
 
-def _not_there(table: int, record: int) -> StoreDamaged:
+def _missing_record(table: int, record: int) -> StoreDamaged:
     """Return the damage of a record that the index names but no log entry has."""
     return StoreDamaged(f"index:{table}, record {record} is in no log entry")

@@ -66,7 +66,7 @@ def _offsets_and_crcs(lines: Sequence[bytes], raw: bytes) -> tuple[bytes, bytes]
     return offsets.tobytes(), crcs.tobytes()
 
 
-def build_few(
+def build_small(
     base: int, lines: Sequence[bytes], keys: Sequence[tuple[int, int]], wide: bool, gone: Sequence[bool] | None
 ) -> bytes:
     """Encode a few lines to the bytes that `build_segment` gives.

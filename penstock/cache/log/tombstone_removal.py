@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from penstock.cache.log import hash_index
-from penstock.cache.log.document_log import DocLog, index_db
+from penstock.cache.log.document_log import DocumentLog, index_db
 from penstock.cache.log.key_cache import LOADED
 from penstock.cache.log.key_slots import Slots, key_hash
 from penstock.cache.log.log_reader import segments_from
@@ -27,7 +27,7 @@ __all__ = ["forget_step"]
 
 
 def forget_step(
-    log: DocLog, writer: Writer, start: int, n: int, is_old: Callable[[bytes], bool]
+    log: DocumentLog, writer: Writer, start: int, n: int, is_old: Callable[[bytes], bool]
 ) -> tuple[int, int, Callable[[], None]]:
     """Pass over about n records from `start` on, and remove the tombstones whose lines are old.
 
@@ -63,7 +63,7 @@ def forget_step(
     return at, int(slots.size), committed
 
 
-def _old(log: DocLog, writer: Writer, segment: Segment, is_old: Callable[[bytes], bool]) -> Slots:
+def _old(log: DocumentLog, writer: Writer, segment: Segment, is_old: Callable[[bytes], bool]) -> Slots:
     """Return the slots of the old tombstones among a segment's live lines."""
     slots, at = log.living(writer, segment)
     assert segment.gone is not None, "asked of segments with deletions"
@@ -72,12 +72,12 @@ def _old(log: DocLog, writer: Writer, segment: Segment, is_old: Callable[[bytes]
     return slots[[is_old(line) for line in segment.lines(at)]] if at.size else slots
 
 
-def _drop(log: DocLog, writer: Writer, slots: Slots) -> None:
+def _drop(log: DocumentLog, writer: Writer, slots: Slots) -> None:
     lane0, lane1 = log.keys.map.lanes(slots)
     hashes = key_hash(lane0, lane1)
     rest = hash_index.rest_of(lane1)
     order = np.argsort(hashes) if rest is None else np.lexsort((rest, hashes))
     hashes = hashes[order]
-    entries = hash_index.Entries(hashes, None if rest is None else rest[order], log.keys.record[slots[order]])
+    entries = hash_index.IndexEntries(hashes, None if rest is None else rest[order], log.keys.record[slots[order]])
     buckets = np.unique(hashes >> np.uint64(64 - log.mark.bits))
     hash_index.rewrite(writer, index_db(log.table), log.mark.bits, buckets, entries, np.ones(slots.size, bool))

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from penstock.cache.encoding.keys import decode_key, is_long
 from penstock.cache.errors import PenstockError, StoreDamaged
-from penstock.cache.messages import shown_key
+from penstock.cache.messages import key_text
 
-__all__ = ["Place", "key_shown", "named", "naming", "number_shown"]
+__all__ = ["DatabaseLabel", "named", "naming", "number_text", "stored_key_text"]
 
 _HEAD = 24  # bytes that are shown of an abbreviated key
 COPY = "restore the store from a copy, or load its documents into a new path"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseLabel:
     """The purpose of a database in words, the way to show its keys, and the step to take after damage."""
 
     words: str
@@ -28,11 +28,11 @@ class Place:
     step: str = COPY
 
 
-def named(damage: StoreDamaged, places: Mapping[str, Place]) -> StoreDamaged:
+def named(damage: StoreDamaged, places: Mapping[str, DatabaseLabel]) -> StoreDamaged:
     """Return the same damage with its database and key in users' terms.
 
     >>> from penstock.cache import encode_key
-    >>> place = Place("view 'names'", key_shown("group"), "restate it")
+    >>> place = DatabaseLabel("view 'names'", stored_key_text("group"), "restate it")
     >>> print(named(StoreDamaged("view:3", encode_key("Joe")), {"view:3": place}))
     damaged row: view 'names', group 'Joe'; restate it
     """
@@ -51,7 +51,7 @@ class _Naming:
 
     __slots__ = ("_places",)
 
-    def __init__(self, places: Callable[[], Mapping[str, Place]]) -> None:
+    def __init__(self, places: Callable[[], Mapping[str, DatabaseLabel]]) -> None:
         self._places = places
 
     def __enter__(self) -> None:
@@ -64,23 +64,23 @@ class _Naming:
                 raise own from error
 
 
-def naming(places: Callable[[], Mapping[str, Place]]) -> AbstractContextManager[None]:
+def naming(places: Callable[[], Mapping[str, DatabaseLabel]]) -> AbstractContextManager[None]:
     """Return a context manager that describes damage, found inside its block, in users' terms."""
     return _Naming(places)
 
 
-def key_shown(what: str) -> Callable[[bytes], str]:
+def stored_key_text(what: str) -> Callable[[bytes], str]:
     """Return a function that shows a stored key of a document or group."""
 
     def show(key: bytes) -> str:
         try:
-            return f"{what} {shown_key(decode_key(key))}" if not is_long(key) else f"{what} {key[:_HEAD].hex()}…"
+            return f"{what} {key_text(decode_key(key))}" if not is_long(key) else f"{what} {key[:_HEAD].hex()}…"
         except PenstockError:
             return f"key {key.hex()}"
 
     return show
 
 
-def number_shown(what: str) -> Callable[[bytes], str]:
+def number_text(what: str) -> Callable[[bytes], str]:
     """Return a function that shows a key that is a number."""
     return lambda key: f"{what} {int.from_bytes(key, 'big')}"

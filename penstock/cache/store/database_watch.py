@@ -25,7 +25,7 @@ _MOST_KEYS = 1 << 17  # keys that are kept per database
 _MOST = 64  # databases that are watched at the same time
 
 
-class _Watch:
+class _DatabaseWatch:
     """The watch of one database: the value as of commit `at`, and the keys of the later commits up to `until`."""
 
     __slots__ = ("at", "keys", "log", "until", "value")
@@ -76,7 +76,7 @@ class Watches:
 
     def __init__(self) -> None:
         self._lock = RLock()  # the garbage collector may end a reader inside these methods
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, _DatabaseWatch] = {}
 
     def names(self) -> Collection[str]:
         """Return the watched databases."""
@@ -91,7 +91,7 @@ class Watches:
             for name, watch in list(self._watches.items()):
                 keys = changed.get(name)
                 if keys is None or number not in (watch.until, watch.until + 1):
-                    self._watches[name] = _Watch(number, None)
+                    self._watches[name] = _DatabaseWatch(number, None)
                 elif not watch.note(number, keys):
                     self._watches.pop(name, None)
 
@@ -132,7 +132,7 @@ class Watches:
     def _begin(self, name: str, number: int, value: Any) -> None:
         if name not in self._watches and len(self._watches) >= _MOST:
             del self._watches[next(iter(self._watches))]
-        self._watches[name] = _Watch(number, value)
+        self._watches[name] = _DatabaseWatch(number, value)
 
     def clear(self) -> None:
         """End all watches."""

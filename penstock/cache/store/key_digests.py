@@ -24,7 +24,7 @@ from penstock.cache.errors import StoreDamaged
 from penstock.cache.store.damage import COPY
 from penstock.cache.store.protocol import META
 
-__all__ = ["DIGESTS", "Digest", "Digests", "Tally", "digest_of"]
+__all__ = ["DIGESTS", "Digest", "DigestChanges", "Digests", "digest_of"]
 
 DIGESTS = b"digests"
 _MASK = (1 << 64) - 1
@@ -108,7 +108,7 @@ class Digests:
         self.row = payload
 
 
-class Tally:
+class DigestChanges:
     """The changes of one transaction to the digests `before`. A store without digests has None.
 
     `known` has the digest of each database at the start, or from the moment when the transaction began to count.

@@ -49,7 +49,7 @@ class Database:
         self.size += sum(map(len, new))
         self._order(gone, new)
 
-    def apply_again(self, staged: dict[bytes, bytes | None]) -> None:
+    def reapply(self, staged: dict[bytes, bytes | None]) -> None:
         """Apply the staged rows again after an interruption at any point."""
         self.rows.update((key, value) for key, value in staged.items() if value is not None)
         for key, value in staged.items():

@@ -98,7 +98,7 @@ class MemoryStore:
             try:
                 self._publish(cleared, staged, Database.apply)
             except BaseException:
-                self._publish(cleared, staged, Database.apply_again)
+                self._publish(cleared, staged, Database.reapply)
                 raise
 
     def _publish(self, cleared: set[str], staged: _Staged, apply: Callable[[Database, _Changes], None]) -> None:

@@ -17,10 +17,10 @@ from typing import Self
 from penstock.cache.store.database_watch import Moment, Watched
 from penstock.cache.store.protocol import Reader
 
-__all__ = ["SpannedReader"]
+__all__ = ["MergedReader"]
 
 
-class SpannedReader:
+class MergedReader:
     """Several snapshots, read as one.
 
     >>> from penstock.cache import MemoryStore
@@ -28,7 +28,7 @@ class SpannedReader:
     >>> for store, name in zip(stores, (b"Sue", b"Joe"), strict=True):
     ...     with store.write() as txn:
     ...         txn.put_many("rows", [(name, b"1")])
-    >>> with SpannedReader([store.read() for store in stores]) as snap:
+    >>> with MergedReader([store.read() for store in stores]) as snap:
     ...     [key for key, _ in snap.scan("rows")], snap.count("rows"), snap.get_many("rows", [b"Sue", b"Bob"])
     ([b'Joe', b'Sue'], 2, [b'1', None])
     """

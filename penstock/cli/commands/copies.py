@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from penstock.cache import StoreInUse, StoreMissing, shown_size
+from penstock.cache import StoreInUse, StoreMissing, size_text
 from penstock.cli.command_frame import command, folders, load_app, open_writer
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.progress import parts
 from penstock.engine import Copied, copy_any, is_store, restore_any, shrink
 
@@ -27,7 +27,7 @@ def snapshot(ctx: Context, folder: str) -> None:
     """
     with parts(ctx) as tell:
         done = copy_any(ctx.store, folder, tell)
-    ctx.say(f"{folder}: {_said(done)}, checked")
+    ctx.say(f"{folder}: {_result_line(done)}, checked")
 
 
 @command(
@@ -48,8 +48,8 @@ def restore(ctx: Context, folder: str, force: bool) -> None:
         with parts(ctx) as tell:
             done = restore_any(folder, ctx.store, force, tell)
     except StoreMissing as error:
-        raise Fault(f"{error.path} has no copy of a store; `penstock snapshot DIR` makes one", WRONG) from None
-    ctx.say(f"{ctx.store}: {_said(done)}, from {folder}")
+        raise ExitError(f"{error.path} has no copy of a store; `penstock snapshot DIR` makes one", WRONG) from None
+    ctx.say(f"{ctx.store}: {_result_line(done)}, from {folder}")
 
 
 @command("compact", app=True, store=True, examples=["penstock compact"])
@@ -64,7 +64,7 @@ def compact(ctx: Context) -> None:
     app = load_app(ctx)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         done = writer.compact(lambda passed, of: tell("compacting", passed, of))
-    ctx.say(f"rows: {shown_size(done.before)} before, {shown_size(done.after)} now")
+    ctx.say(f"rows: {size_text(done.before)} before, {size_text(done.after)} now")
     ctx.say(f"gone: {done.records:,} old versions, {done.tombstones:,} deletions")
     ctx.say(_file(ctx, done.file, done.after, here=writer.holder is None))
 
@@ -78,16 +78,16 @@ def _file(ctx: Context, size: int, used: int, here: bool) -> str:
         except StoreInUse:  # another writer was quicker
             now = None
         if now is not None:
-            return f"file: {shown_size(size)} before, {shown_size(now)} now"
+            return f"file: {size_text(size)} before, {size_text(now)} now"
     free = max(0, size - used)
     if 10 * free < size:
-        return f"file: {shown_size(size)}"
+        return f"file: {size_text(size)}"
     return (
-        f"file: {shown_size(size)}, of which {shown_size(free)} are free for later writes; to shrink it, compact "
+        f"file: {size_text(size)}, of which {size_text(free)} are free for later writes; to shrink it, compact "
         "while no other process has the store open"
     )
 
 
-def _said(done: Copied) -> str:
+def _result_line(done: Copied) -> str:
     positions = (done.position,) if isinstance(done.position, int) else done.position
-    return f"{shown_size(done.bytes)} of app {done.app}, position {' + '.join(f'{own:,}' for own in positions)}"
+    return f"{size_text(done.bytes)} of app {done.app}, position {' + '.join(f'{own:,}' for own in positions)}"

@@ -12,7 +12,7 @@ import click
 from penstock.cache import PenstockError
 from penstock.cli.command_frame import command, load_app, table_of
 from penstock.cli.context import APP, DONE, NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.testing import Totals, crashtest, seconds_of
 from penstock.views import App
 
@@ -59,7 +59,7 @@ def crashtest_(
     meter = _Meter(ctx)
     report = crashtest(
         app,
-        _given(app, docs) or None,
+        _trial_inputs(app, docs) or None,
         seeds=seeds,
         budget=None if budget is None else _time(budget),
         first=first,
@@ -69,7 +69,7 @@ def crashtest_(
         progress=meter.show,
     )
     meter.clear()
-    report.replay = " ".join(["penstock", "crashtest", *_again(ctx, docs), "--seed {seed}"])
+    report.replay = " ".join(["penstock", "crashtest", *_repeated_options(ctx, docs), "--seed {seed}"])
     click.echo(str(report))
     return DONE if report.ok else NO
 
@@ -93,7 +93,7 @@ class _Meter:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _again(ctx: Context, docs: tuple[str, ...]) -> list[str]:
+def _repeated_options(ctx: Context, docs: tuple[str, ...]) -> list[str]:
     """Return the options that a later command needs to repeat a seed."""
     app = [] if ctx.app == APP else ["--app", shlex.quote(ctx.app)]
     return [*app, *(part for text in docs for part in ("--docs", shlex.quote(text)))]
@@ -103,7 +103,7 @@ def _time(text: str) -> float:
     try:
         return seconds_of(text)
     except PenstockError as error:
-        raise Fault(f"--budget: {error}", WRONG) from None
+        raise ExitError(f"--budget: {error}", WRONG) from None
 
 
 def _folder(spec: str) -> str:
@@ -112,13 +112,13 @@ def _folder(spec: str) -> str:
     return os.path.dirname(os.path.abspath(path))
 
 
-def _given(app: App, docs: tuple[str, ...]) -> dict[str, Any]:
+def _trial_inputs(app: App, docs: tuple[str, ...]) -> dict[str, Any]:
     """Return the examples of documents for each table, as `--docs` names them."""
     found: dict[str, Any] = {}
     for text in docs:
         name, equals, where = text.partition("=")
         if not equals or not where:
-            raise Fault(f"--docs {text!r} names no table; write --docs TABLE=FILE or TABLE=MODULE:NAME", WRONG)
+            raise ExitError(f"--docs {text!r} names no table; write --docs TABLE=FILE or TABLE=MODULE:NAME", WRONG)
         table_of(app, name)
         module, colon, attribute = where.partition(":")
         found[name] = where if os.path.exists(where) or not colon else _named(module, attribute)
@@ -130,4 +130,4 @@ def _named(module: str, attribute: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise Fault(f"--docs can't find {module}:{attribute}: {error}; check the name", WRONG) from None
+        raise ExitError(f"--docs can't find {module}:{attribute}: {error}; check the name", WRONG) from None

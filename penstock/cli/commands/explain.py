@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import click
 
-from penstock.cache import StoreMissing, shown_size
+from penstock.cache import StoreMissing, size_text
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import Context
 from penstock.cli.drawing.graph import Definition, forest, groups, in_tree, mermaid, reducers, sentence, text
@@ -56,7 +56,7 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
             facts = _facts(only, weight)
             memory = None if weight is None else memory_of_holder(ctx.store)
             if memory is not None:
-                size = shown_size(memory["views"].get(only.name, 0))
+                size = size_text(memory["views"].get(only.name, 0))
                 facts.append(("memory", f"{size} in the process that writes"))
             wide = max(len(name) for name, _ in facts)
             click.echo("\n" + "\n".join(f"{name:{wide}}  {fact}" for name, fact in facts))
@@ -85,7 +85,7 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
             ("an update", "reads the stored version of its key, writes a line of the log"),
         ]
     by_fields = isinstance(definition.map, FieldMap)
-    out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _kept(definition))]
+    out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _stored_line(definition))]
     out.append(("an update", _costs(definition)))
     if isinstance(definition.source, View):
         runs = f"once for each row of {definition.source.name} that changes"
@@ -97,7 +97,7 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
     return out
 
 
-def _kept(view: View) -> str:
+def _stored_line(view: View) -> str:
     if view.index:
         return "index: each contribution is a row, (group, key, rank) and the value"
     if not in_tree(view):
@@ -117,7 +117,7 @@ def _costs(view: View) -> str:
 
 
 def _weights(view: View, weight: Weight) -> list[tuple[str, str]]:
-    size = shown_size(weight.bytes)
+    size = size_text(weight.bytes)
     out = [("rows", f"{weight.rows:,}, {size}, {_many(weight.contributions, 'contribution')}")]
     if weight.nodes:
         out.append(("trees", f"{_many(weight.nodes, 'node')} beside the rows, at most {weight.depth} deep"))

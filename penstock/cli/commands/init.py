@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.command_frame import command
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 
 APP_FILE, SAMPLE_FILE = "app.py", "sample.jsonl"
 
@@ -60,7 +60,7 @@ def init(ctx: Context, folder: str) -> None:
     files = {os.path.join(inner, APP_FILE): APP_TEXT, os.path.join(inner, SAMPLE_FILE): sample()}
     there = [path for path in files if os.path.lexists(path)]
     if there:
-        raise Fault(f"{there[0]} is there already; choose another folder: penstock init DIR", WRONG)
+        raise ExitError(f"{there[0]} is there already; choose another folder: penstock init DIR", WRONG)
     os.makedirs(folder, exist_ok=True)
     for path, text in files.items():
         with open(path, "x", encoding="utf-8") as file:

@@ -21,13 +21,13 @@ import click
 from penstock.cli.command_frame import command, load_app, open_writer, table_of
 from penstock.cli.commands.migrate import bring_up
 from penstock.cli.context import DONE, INTERRUPTED, NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import table_names
 from penstock.cli.progress import Bar, progress
-from penstock.cli.rows_output import shown_cell
+from penstock.cli.rows_output import cell_text
 from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.cli.signals import Stop
-from penstock.engine import Writer
+from penstock.engine import StoreWriter
 from penstock.spout import STDIN, FileSpout, ParquetSpout, SpoutBatch, Standing, Uri, file_size, open_file
 from penstock.views import App, Counts, Table
 
@@ -46,11 +46,11 @@ _STANDINGS = {
 
 
 @dataclass(slots=True)
-class _Run:
+class _LoadRun:
     """The state of one run of the command."""
 
     ctx: Context
-    writer: Writer
+    writer: StoreWriter
     table: Table
     stop: Stop
     bar: Bar
@@ -144,7 +144,7 @@ def take_files(
     total = None if follow or len(known) < len(files) else sum(known)
     what = files[0] if len(files) == 1 else f"{len(files)} files"
     with Stop() as stop, open_writer(ctx, app, migrate) as writer, progress(ctx, what, total) as bar:
-        run = _Run(ctx, writer, table, stop, bar, total, read, again=again, keys=keys)
+        run = _LoadRun(ctx, writer, table, stop, bar, total, read, again=again, keys=keys)
         for path, size in zip(files, sizes, strict=True):
             if stop.asked:
                 break
@@ -179,12 +179,12 @@ def _path(text: str) -> str:
     if uri.text == uri.rest or os.path.lexists(text):
         return text
     if uri.scheme != "file":
-        raise Fault(f"{text} is no file; `penstock run --from TABLE={text}` takes other sources", WRONG)
+        raise ExitError(f"{text} is no file; `penstock run --from TABLE={text}` takes other sources", WRONG)
     uri.only()
     return uri.rest
 
 
-def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
+def _one(run: _LoadRun, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
     """Load one file."""
     unit = "row" if isinstance(spout, ParquetSpout) else "line"
     if isinstance(spout, FileSpout):
@@ -207,22 +207,22 @@ def _one(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> No
             run.ctx.say(f"{spout.name}: no records")
     finally:
         if run.counts.records:
-            run.ctx.say(f"{spout.name}: {_said(run.counts, began if run.ctx.terminal else None)}")
-            _tell_rejections(run.counts)
+            run.ctx.say(f"{spout.name}: {_summary(run.counts, began if run.ctx.terminal else None)}")
+            _print_rejections(run.counts)
         run.counts += before
     if isinstance(spout, FileSpout) and not run.keys:
         for name, text in spout.odd_columns()[:_COLUMNS]:
             if text.isprintable() and len(text) <= _TOKEN:
                 hint = f"`--again --null {shlex.quote(text)}` reads that as null"
                 run.ctx.note(
-                    f"{path}: column {shown_cell(name)!r} has numbers, and else the text {text!r} alone; {hint}"
+                    f"{path}: column {cell_text(name)!r} has numbers, and else the text {text!r} alone; {hint}"
                 )
     if spout.unended and not run.stop.asked:
         run.unended = True
         click.echo(f"{path}: it ends inside line {spout.number + 1:,}, which is left for a later load", err=True)
 
 
-def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
+def _batches(run: _LoadRun, path: str, spout: FileSpout | ParquetSpout, size: int) -> None:
     """Commit batches until the file ends or a stop is requested."""
     whole = spout.lag() or 0
     share = 0 if spout.ended else size if spout.standing is Standing.FRESH else min(whole, size)
@@ -235,7 +235,7 @@ def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -
         if first is None:
             continue
         check_columns(spout, path, run.table, run.keys)
-        coming: Iterator[SpoutBatch] = chain([first], _there(spout, run.stop))
+        coming: Iterator[SpoutBatch] = chain([first], _available(spout, run.stop))
         if run.read is not None:
             coming = map(run.read, coming)
         lag = spout.lag()
@@ -249,14 +249,14 @@ def _batches(run: _Run, path: str, spout: FileSpout | ParquetSpout, size: int) -
                 done = max(done, now)
 
 
-def _there(spout: FileSpout | ParquetSpout, stop: Stop) -> Iterator[SpoutBatch]:
+def _available(spout: FileSpout | ParquetSpout, stop: Stop) -> Iterator[SpoutBatch]:
     """Yield the batches that are available at once."""
     wait = 0.0 if spout.contract.exact else _TOGETHER
     while not stop.asked and (batch := spout.next_batch(LIMIT, wait)) is not None:
         yield batch
 
 
-def _said(counts: Counts, began: float | None) -> str:
+def _summary(counts: Counts, began: float | None) -> str:
     """Return the counts as text, with the rate on a terminal."""
     text = str(replace(counts, rejections=()))
     if began is None:
@@ -265,14 +265,14 @@ def _said(counts: Counts, began: float | None) -> str:
     return f"{text} in {seconds:.1f} s, {counts.records / max(seconds, 1e-3):,.0f}/s"
 
 
-def _tell_rejections(counts: Counts) -> None:
+def _print_rejections(counts: Counts) -> None:
     for rejection in counts.rejections[:_SHOWN]:
-        click.echo(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}", err=True)
+        click.echo(f"rejected: {cell_text(f'{rejection.where}: {rejection.reason}')}", err=True)
     if counts.rejected > _SHOWN:
         click.echo(f"rejected: and {counts.rejected - _SHOWN:,} more", err=True)
 
 
-def _ended(run: _Run, files: Sequence[str], follow: bool) -> int:
+def _ended(run: _LoadRun, files: Sequence[str], follow: bool) -> int:
     """Print the summary. Return the exit code."""
     if len(files) > 1 and run.counts.records:
         run.ctx.say(f"{len(files)} files: {replace(run.counts, rejections=())}")

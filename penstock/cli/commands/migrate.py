@@ -16,8 +16,8 @@ from penstock.cli.command_frame import command, load_app, open_reader, open_writ
 from penstock.cli.context import DONE, NO, Context
 from penstock.cli.json_values import dumps
 from penstock.cli.progress import parts
-from penstock.cli.rows_output import emit, shown_cell
-from penstock.engine import Writer
+from penstock.cli.rows_output import cell_text, emit
+from penstock.engine import StoreWriter
 from penstock.views import ABSENT, App, Migrated, Preview
 
 __all__ = ["bring_up", "migrate"]
@@ -57,14 +57,14 @@ def migrate(ctx: Context, dry_run: bool, format: str | None) -> int:
     return DONE
 
 
-def bring_up(ctx: Context, writer: Writer, app: App) -> None:
+def bring_up(ctx: Context, writer: StoreWriter, app: App) -> None:
     """Build the remaining views. Print a line if there were any."""
     done = _migrated(ctx, writer, app)
     if done.changes:
         ctx.note(str(done))
 
 
-def _migrated(ctx: Context, writer: Writer, app: App) -> Migrated:
+def _migrated(ctx: Context, writer: StoreWriter, app: App) -> Migrated:
     with parts(ctx) as tell:
         from penstock.engine import described
 
@@ -89,7 +89,7 @@ def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
         rows = [[s.view, s.group, _cell(s.old), _cell(s.new)] for s in preview.sample]
         yield f"\nsome rows, {of}:\n" + _drawn(ctx, rows, ["view", "group", "is", "would be"]).rstrip()
     for view, (n, why) in preview.held.items():
-        yield f"{view} could not take {n:,} {of}: {shown_cell(why)}"
+        yield f"{view} could not take {n:,} {of}: {cell_text(why)}"
     yield "\n`penstock migrate` builds them"
 
 

@@ -19,7 +19,7 @@ import click
 from penstock.cache import StoreMissing
 from penstock.cli.command_frame import command
 from penstock.cli.context import DONE, NO, STORE, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.rows_output import emit, format_option
 from penstock.cli.running.claims import claims
 from penstock.cli.running.source_thread import ENDED, PAUSED
@@ -32,7 +32,7 @@ _LOOK = 0.02
 def _sources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of sources that are being read."""
     store = str(ctx.params.get("store") or ctx.find_root().params.get("store") or STORE)
-    return sorted({name for _, name in _said(store) if name.startswith(incomplete)})
+    return sorted({name for _, name in _reports(store) if name.startswith(incomplete)})
 
 
 _source = click.argument("source", required=False, shell_complete=_sources)
@@ -57,7 +57,7 @@ def pause(ctx: Context, source: str | None, format: str | None) -> int:
     answer. A process that starts later is not paused. Exit code 1: no process reads SOURCE, or some are not paused
     after 10 s.
     """
-    return _told(ctx, source, signal.SIGUSR1, True, format)
+    return _signalled(ctx, source, signal.SIGUSR1, True, format)
 
 
 @command(
@@ -75,24 +75,24 @@ def resume(ctx: Context, source: str | None, format: str | None) -> int:
 
     Exit code 1: no process reads SOURCE, or some have not resumed after 10 s.
     """
-    return _told(ctx, source, signal.SIGUSR2, False, format)
+    return _signalled(ctx, source, signal.SIGUSR2, False, format)
 
 
-def _told(ctx: Context, source: str | None, number: signal.Signals, to_pause: bool, format: str | None) -> int:
+def _signalled(ctx: Context, source: str | None, number: signal.Signals, to_pause: bool, format: str | None) -> int:
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
-    said = _said(ctx.store)
+    said = _reports(ctx.store)
     wanted = {pid for (pid, name), state in said.items() if source in (None, name) and state != ENDED}
     if not wanted:
         raise _nobody(ctx.store, source, {name for (_, name), state in said.items() if state != ENDED})
     with ExitStack() as stack:
-        told = {pid: process for pid in wanted if (process := _tell(stack, ctx.store, pid, number)) is not None}
+        told = {pid: process for pid in wanted if (process := _signal(stack, ctx.store, pid, number)) is not None}
         until = time.monotonic() + _PATIENCE
-        while late := sorted(set(_late(said, told, to_pause))):
+        while late := sorted(set(_unfinished(said, told, to_pause))):
             if time.monotonic() > until:
                 break
             time.sleep(_LOOK)
-            said |= _said(ctx.store)
+            said |= _reports(ctx.store)
         left = sorted((name, pid) for pid, name in said if pid in told and not _has_ended(told[pid]))
     rows = [(name, pid, said[pid, name]) for name, pid in left if said[pid, name] != ENDED]
     emit(ctx, rows, ("source", "process", "state"), format)
@@ -102,12 +102,12 @@ def _told(ctx: Context, source: str | None, number: signal.Signals, to_pause: bo
     return NO if late else DONE
 
 
-def _said(store: str) -> dict[tuple[int, str], str]:
+def _reports(store: str) -> dict[tuple[int, str], str]:
     """Return the state that each process reports, by process and source."""
     return {(one["pid"], one["source"]): one["state"] for one in claims(store) if "state" in one}
 
 
-def _late(said: dict[tuple[int, str], str], told: dict[int, int], to_pause: bool) -> Iterator[int]:
+def _unfinished(said: dict[tuple[int, str], str], told: dict[int, int], to_pause: bool) -> Iterator[int]:
     """Yield the processes that have not paused or resumed yet."""
     for (pid, _), state in said.items():
         if pid in told and state != ENDED and (state == PAUSED) != to_pause and not _has_ended(told[pid]):
@@ -118,23 +118,23 @@ def _has_ended(process: int) -> bool:
     return bool(select.select([process], [], [], 0)[0])
 
 
-def _nobody(store: str, source: str | None, others: Iterable[str]) -> Fault:
+def _nobody(store: str, source: str | None, others: Iterable[str]) -> ExitError:
     if source is None:
-        return Fault(f"no process reads a source into the store at {store}; `penstock run` does", NO)
+        return ExitError(f"no process reads a source into the store at {store}; `penstock run` does", NO)
     there = ", ".join(sorted(others)) or "none at all"
-    return Fault(f"no process reads {source} into the store at {store}; sources that are read: {there}", NO)
+    return ExitError(f"no process reads {source} into the store at {store}; sources that are read: {there}", NO)
 
 
-def _tell(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:
+def _signal(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:
     """Signal a process that reads into this store. Return a file descriptor of it, or None if it has ended."""
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         stack.callback(os.close, process)
         # Test again with the descriptor open: before that, the number may have passed to another process.
-        if any(own == pid for own, _ in _said(store)):
+        if any(own == pid for own, _ in _reports(store)):
             try:
                 signal.pidfd_send_signal(process, number)
             except PermissionError:
-                raise Fault(f"process {pid} is of another user; run this as that user", WRONG) from None
+                raise ExitError(f"process {pid} is of another user; run this as that user", WRONG) from None
             return process
     return None

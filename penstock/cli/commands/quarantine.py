@@ -14,12 +14,12 @@ import click
 
 from penstock.cli.command_frame import command, load_app, open_reader, open_writer, table_of, view_of
 from penstock.cli.context import DONE, NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import pretty
 from penstock.cli.name_completion import table_names, view_names
 from penstock.cli.progress import parts
-from penstock.cli.rows_output import Column, emit, format_option, shown_cell
-from penstock.recovery import Quarantined, QuarantineKind, Settled, Wanted
+from penstock.cli.rows_output import OutputColumn, cell_text, emit, format_option
+from penstock.recovery import EntryFilter, Quarantined, QuarantineKind, Settled
 from penstock.views import App
 
 _LIST, _SHOW, _RETRY, _DROP = _ACTIONS = ("list", "show", "retry", "drop")
@@ -83,18 +83,18 @@ def quarantine(
         table_of(app, table)
     if view is not None:
         view_of(app, view)
-    wanted = Wanted.of(ids or None, kind, table, view, limit, resting)
+    wanted = EntryFilter.of(ids or None, kind, table, view, limit, resting)
     if action in (_LIST, _SHOW):
-        return _shown(ctx, app, wanted, action == _SHOW, format)
+        return _entry_cells(ctx, app, wanted, action == _SHOW, format)
     if action == _DROP and wanted.everything:
-        raise Fault("drop needs a selection; give IDs, or --kind, --table or --view", WRONG)
+        raise ExitError("drop needs a selection; give IDs, or --kind, --table or --view", WRONG)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         settle = writer.retry if action == _RETRY else writer.drop
         settled = settle(**wanted.asked(), progress=lambda done, total: tell(_DOING[action], done, total))
-    return _told(ctx, settled)
+    return _outcome(ctx, settled)
 
 
-def _shown(ctx: Context, app: App, wanted: Wanted, whole: bool, format: str | None) -> int:
+def _entry_cells(ctx: Context, app: App, wanted: EntryFilter, whole: bool, format: str | None) -> int:
     with open_reader(ctx, app) as engine:
         asked = wanted.asked()
         found = engine.quarantine(**asked, resting=wanted.resting)
@@ -108,7 +108,7 @@ def _shown(ctx: Context, app: App, wanted: Wanted, whole: bool, format: str | No
                 click.echo(("\n" if i else "") + "\n".join(_page(entry)))
         else:
             names: Sequence[str] = _EVERYTHING if whole else _COLUMNS
-            emit(ctx, _rows(entries, names), [Column(name, empty=True) for name in names], format)
+            emit(ctx, _rows(entries, names), [OutputColumn(name, empty=True) for name in names], format)
     return DONE
 
 
@@ -139,16 +139,16 @@ def _page(entry: Quarantined) -> Iterable[str]:
     known = {name: value for name, value in own.items() if value is not None and value is not False}
     wide = max(map(len, known))
     for name, value in known.items():
-        text = shown_cell(value) if isinstance(value, str) else pretty(value)
+        text = cell_text(value) if isinstance(value, str) else pretty(value)
         yield f"{name:{wide}}  " + text.replace("\n", "\n" + " " * (wide + 2))
     if trace:
-        yield "\n" + "\n".join(map(shown_cell, trace.rstrip().split("\n")))
+        yield "\n" + "\n".join(map(cell_text, trace.rstrip().split("\n")))
 
 
-def _told(ctx: Context, settled: Settled) -> int:
+def _outcome(ctx: Context, settled: Settled) -> int:
     ctx.say(str(Settled(**{name: getattr(settled, name) for name in _COUNTS})))
     for left in settled.why:
-        click.echo(f"left: {shown_cell(str(left))}", err=True)
+        click.echo(f"left: {cell_text(str(left))}", err=True)
     more = settled.left - len(settled.why)
     if more > 0:
         click.echo(f"left: and {more:,} more", err=True)

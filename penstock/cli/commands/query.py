@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from penstock.cli.command_frame import command, load_app, open_reader, shown_table, shown_view
+from penstock.cli.command_frame import command, load_app, open_reader, table_by_name, view_by_name
 from penstock.cli.context import NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, group_of, pretty, spelt
 from penstock.cli.name_completion import table_names, view_names
 from penstock.cli.progress import Bar, progress
-from penstock.cli.rows_output import Column, emit, format_option
+from penstock.cli.rows_output import OutputColumn, emit, format_option
 from penstock.cli.running.feed_history import show_history
-from penstock.engine import Snapshot, Stored
+from penstock.engine import DocumentFacts, Snapshot
 from penstock.views import App, Contribution, FieldMap, Progress, Row, View
 
 
@@ -44,8 +44,8 @@ def get(ctx: Context, view: str, group: str) -> int | None:
     app = load_app(ctx)
     wanted = group_of(group)
     with _snapshot(ctx, app) as snap:
-        definition = shown_view(snap, view)
-        _tell_age(ctx, snap, view)
+        definition = view_by_name(snap, view)
+        _print_age(ctx, snap, view)
         try:
             row = snap.view(view).row(wanted)
         except KeyError:
@@ -93,11 +93,11 @@ def query(ctx: Context, /, view: str, level: int | None, format: str | None, **r
     asked = {name: value for name, value in range_.items() if value is not None}
     asked |= {name: group_of(asked[name]) for name in ("prefix", "start", "stop", "through") if name in asked}
     with _snapshot(ctx, app) as snap:
-        definition = shown_view(snap, view)
-        _tell_age(ctx, snap, view)
+        definition = view_by_name(snap, view)
+        _print_age(ctx, snap, view)
         reader = snap.view(view)
         rows = reader.items(**asked) if level is None else reader.rollup(level, **asked)
-        columns: list[str | Column] = ["key", Column("value", _fields(definition.fields))]
+        columns: list[str | OutputColumn] = ["key", OutputColumn("value", _fields(definition.fields))]
         if snap.holds_any(view):
             emit(ctx, _with_held(rows), [*columns, "held"], format)
         else:
@@ -131,7 +131,7 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
     back as far as the feed of changes. A line on standard error gives the feed's first position.
     """
     if history and documents:
-        raise Fault("--history and --documents exclude each other; leave one out", WRONG)
+        raise ExitError("--history and --documents exclude each other; leave one out", WRONG)
     app = load_app(ctx)
     wanted = group_of(group)
     if history:
@@ -139,15 +139,15 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
             show_history(ctx, engine, view, wanted, format)
         return
     with _snapshot(ctx, app) as snap:
-        definition = shown_view(snap, view)
-        _tell_age(ctx, snap, view)
+        definition = view_by_name(snap, view)
+        _print_age(ctx, snap, view)
         reader = snap.view(view)
         there = definition.index or wanted in reader
         with ExitStack() as stack:
             found = reader.why(wanted, progress=_bar(ctx, view, stack)) if there else []
         if not found:
             if there and not definition.index:
-                raise Fault(f"view {view!r} has a result for {dumps(wanted)} and no document behind it", NO)
+                raise ExitError(f"view {view!r} has a result for {dumps(wanted)} and no document behind it", NO)
             raise _no_group(definition, group, wanted)
         _show_why(ctx, definition, found, documents, format)
 
@@ -170,11 +170,11 @@ def doc(ctx: Context, table: str, key: str, raw: bool) -> int | None:
     app = load_app(ctx)
     wanted = group_of(key)
     with _snapshot(ctx, app) as snap:
-        shown_table(snap, table)
+        table_by_name(snap, table)
         stored = snap.stored(table, wanted)
         if stored is None or stored.document is None:
             gone = "" if stored is None or stored.ts is None else f": it was deleted as of ts {dumps(stored.ts)}"
-            raise Fault(f"table {table!r} has no document {dumps(wanted)}{_read_as(key, wanted)}{gone}", NO)
+            raise ExitError(f"table {table!r} has no document {dumps(wanted)}{_read_as(key, wanted)}{gone}", NO)
         if raw:
             as_it_came = stored.line[:1] == b"{"
             click.echo(stored.line.decode() if as_it_came else dumps(stored.document))
@@ -191,7 +191,7 @@ def _snapshot(ctx: Context, app: App) -> Iterator[Snapshot]:
         yield snap
 
 
-def _tell_age(ctx: Context, snap: Snapshot, view: str) -> None:
+def _print_age(ctx: Context, snap: Snapshot, view: str) -> None:
     """Print a note if a view is older than the snapshot."""
     as_of = snap.view(view).as_of
     if as_of is not None:
@@ -211,7 +211,7 @@ def _with_held(rows: Iterator[Row]) -> Iterator[tuple[Any, Any, bool]]:
 
 def _show_why(ctx: Context, view: View, found: list[Contribution], documents: bool, format: str | None) -> None:
     by_function = not isinstance(view.map, FieldMap)
-    columns: list[str | Column] = ["key", "rank"] if by_function else ["key"]
+    columns: list[str | OutputColumn] = ["key", "rank"] if by_function else ["key"]
     names: dict[str, None] = {}
     valued = True
     if isinstance(view.map, FieldMap) and view.map.value is None:
@@ -220,7 +220,7 @@ def _show_why(ctx: Context, view: View, found: list[Contribution], documents: bo
         valued = bool(names)
     if valued:
         clear = names.keys().isdisjoint(("key", "held", "document"))
-        columns.append(Column("value", tuple(names) if clear else ()))
+        columns.append(OutputColumn("value", tuple(names) if clear else ()))
     held = any(one.held for one in found)
     columns += ["held"] * held + ["document"] * documents
 
@@ -253,13 +253,13 @@ def _bar(ctx: Context, view: str, stack: ExitStack) -> Progress:
     return tell
 
 
-def _no_group(view: View, text: str, value: Any) -> Fault:
+def _no_group(view: View, text: str, value: Any) -> ExitError:
     hint = _read_as(text, value)
     if not hint and isinstance(view.map, FieldMap) and not view.map.key.single:
         fields = [".".join(path) for path in view.map.key.paths]
         if not isinstance(value, tuple) or len(value) != len(fields):
             hint = f" (its groups are lists, of {', '.join(fields)})" if fields else " (its one group is [])"
-    return Fault(f"view {view.name!r} has no group {dumps(value)}{hint}", NO)
+    return ExitError(f"view {view.name!r} has no group {dumps(value)}{hint}", NO)
 
 
 def _read_as(text: str, value: Any) -> str:
@@ -271,7 +271,7 @@ def _read_as(text: str, value: Any) -> str:
     return ""
 
 
-def _data(stored: Stored) -> dict[str, Any]:
+def _data(stored: DocumentFacts) -> dict[str, Any]:
     out: dict[str, Any] = {"key": stored.key, "document": stored.document}
     if stored.ts is not None:
         out["ts"] = stored.ts
@@ -281,7 +281,7 @@ def _data(stored: Stored) -> dict[str, Any]:
     return out
 
 
-def _show(ctx: Context, stored: Stored) -> None:
+def _show(ctx: Context, stored: DocumentFacts) -> None:
     click.echo(pretty(stored.document))
     if stored.ts is not None:
         click.echo(f"ts {dumps(stored.ts)}")

@@ -9,15 +9,15 @@ import click
 from penstock.cache import RecordError
 from penstock.cli.command_frame import command, load_app, open_writer, table_of
 from penstock.cli.commands.load import take_lines
-from penstock.cli.commands.repair import show
+from penstock.cli.commands.repair import print_repairs
 from penstock.cli.context import DONE, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.files.lossless_json import read_keys
 from penstock.cli.json_values import group_of, loads, object_of
 from penstock.cli.name_completion import table_names
-from penstock.cli.rows_output import format_option, tell
-from penstock.engine import parted
+from penstock.cli.rows_output import format_option, print_outcome
 from penstock.engine import post as post_records
+from penstock.engine import split_reposts
 from penstock.spout import Record, opened
 from penstock.views import App
 
@@ -109,20 +109,20 @@ def post(ctx: Context, records: tuple[str, ...], format: str | None) -> int:
     """
     app = load_app(ctx)
     known = [opened(app, object_of(text, _named(place, records))) for place, text in enumerate(records, 1)]
-    rest, values = parted(known)
+    rest, values = split_reposts(known)
     if not values:
         return _write(ctx, app, rest)
     with open_writer(ctx, app) as writer:
         try:
-            show(ctx, writer.repost_many(values), format)
+            print_repairs(ctx, writer.repost_many(values), format)
         except RecordError as error:
-            raise Fault(f"a value can't have been a document of its table: {error.reason}", WRONG) from None
-        return tell(ctx, post_records(writer, rest)) if rest else DONE
+            raise ExitError(f"a value can't have been a document of its table: {error.reason}", WRONG) from None
+        return print_outcome(ctx, post_records(writer, rest)) if rest else DONE
 
 
 def _write(ctx: Context, app: App, records: list[Record]) -> int:
     with open_writer(ctx, app) as writer:
-        return tell(ctx, post_records(writer, records))
+        return print_outcome(ctx, post_records(writer, records))
 
 
 def _named(place: int, all_of_them: tuple[str, ...]) -> str:
@@ -135,5 +135,5 @@ def _ts_of(text: str) -> Any:
     except ValueError:
         return text
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise Fault(f"--ts is {text}; write a number, or a time such as 2024-01-31T12:00:00Z", WRONG)
+        raise ExitError(f"--ts is {text}; write a number, or a time such as 2024-01-31T12:00:00Z", WRONG)
     return value

@@ -13,16 +13,16 @@ import click
 from penstock.cache import RecordError, StoreMissing, Tell
 from penstock.cli.command_frame import command, load_app, open_writer, table_of
 from penstock.cli.context import DONE, NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import group_of, object_of
 from penstock.cli.name_completion import all_names, table_names
 from penstock.cli.progress import parts
-from penstock.cli.rows_output import Column, emit, format_option
+from penstock.cli.rows_output import OutputColumn, emit, format_option
 from penstock.engine import damaged_pages_at, is_store
 from penstock.recovery import Repaired
 from penstock.views import ABSENT, Progress, Table
 
-_COLUMNS = ("view", "group", Column("old", empty=True), Column("new", empty=True), "what")
+_COLUMNS = ("view", "group", OutputColumn("old", empty=True), OutputColumn("new", empty=True), "what")
 
 
 @command(
@@ -51,8 +51,8 @@ def repost(ctx: Context, table: str, documents: tuple[str, ...], format: str | N
         try:
             found = writer.repost_many(values, progress=_as_progress(tell))
         except RecordError as error:
-            raise Fault(f"a value can't have been a document of table {table!r}: {error.reason}", WRONG) from None
-    show(ctx, found, format)
+            raise ExitError(f"a value can't have been a document of table {table!r}: {error.reason}", WRONG) from None
+    print_repairs(ctx, found, format)
 
 
 @command(
@@ -76,10 +76,10 @@ def restate(ctx: Context, name: str, key_or_group: str | None, format: str | Non
     definition = app.lookup(name)
     wanted = None if key_or_group is None else group_of(key_or_group)
     if key_or_group is not None and wanted is None and isinstance(definition, Table):
-        raise Fault(f"no document of table {name!r} has the key null; for the text, write '\"null\"'", WRONG)
+        raise ExitError(f"no document of table {name!r} has the key null; for the text, write '\"null\"'", WRONG)
     with open_writer(ctx, app) as writer, parts(ctx) as tell:
         found = writer.restate(name, wanted, progress=_as_progress(tell))
-    show(ctx, found, format)
+    print_repairs(ctx, found, format)
 
 
 @command(
@@ -124,7 +124,7 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
     return DONE if report.ok else NO
 
 
-def show(ctx: Context, found: Sequence[Repaired], format: str | None = None) -> None:
+def print_repairs(ctx: Context, found: Sequence[Repaired], format: str | None = None) -> None:
     """Print the repaired groups, and a summary."""
     if found:
         emit(ctx, map(_row, found), _COLUMNS, format)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cache import shown_size
+from penstock.cache import size_text
 from penstock.cli.command_frame import command
 from penstock.cli.context import Context
 from penstock.cli.progress import parts
@@ -36,7 +36,7 @@ def repartition(ctx: Context, to: int) -> None:
         return
     ctx.say(f"{ctx.store}: {_many(done.after)}, {_many(done.before)} before")
     for i, (documents, size) in enumerate(zip(done.documents, done.bytes, strict=True)):
-        ctx.detail(f"partition {i}: {documents:,} documents, {shown_size(size)}")
+        ctx.detail(f"partition {i}: {documents:,} documents, {size_text(size)}")
 
 
 def _many(partitions: int) -> str:

@@ -24,14 +24,14 @@ import click
 from penstock.cache import StoreInUse, hidden
 from penstock.cli.command_frame import command, load_app, open_reader, reach_writer, table_of
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import table_names, view_names
-from penstock.cli.running.claims import Claim, Place, Shared
-from penstock.cli.running.sink_thread import Delivery, asked_of, begun
-from penstock.cli.running.source_thread import SHOWN, Pump, source_of, topic_of
+from penstock.cli.running.claims import Claim, MemberClaim, ReaderClaim
+from penstock.cli.running.sink_thread import SinkThread, asked_of, begun
+from penstock.cli.running.source_thread import SHOWN, SourceThread, source_of, topic_of
 from penstock.cli.running.stopped_members import end_stopped
 from penstock.cli.signals import Stop
-from penstock.engine import LOST, HolderSilent, Scrubbing, StandbyWriter, Writer, partitions_of
+from penstock.engine import LOST, HolderSilent, Scrubbing, StandbyWriter, StoreWriter, partitions_of
 from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table
@@ -137,16 +137,16 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
         stack.enter_context(writer)
         if writer.holder is not None:
             ctx.note(f"the store is held by {writer.holder}, which gets all of this work")
-        _say_also(ctx, opened, claims, stack)
+        _open_report(ctx, opened, claims, stack)
         if deliveries:
             reader = stack.enter_context(open_reader(ctx, app))
             for delivery in deliveries:
                 delivery.read(reader, writer.settle)
         pumps = [
-            Pump(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
+            SourceThread(writer, *one, lambda: stop.asked or failed(), lambda: stop.paused, claims.get(one[0]))
             for one in opened
         ]
-        workers: list[Pump | Delivery] = [*pumps, *deliveries]
+        workers: list[SourceThread | SinkThread] = [*pumps, *deliveries]
 
         def failed() -> bool:
             return any(one.error is not None for one in workers)
@@ -162,7 +162,9 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     return DONE
 
 
-def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], Writer]) -> StandbyWriter | None:
+def _standby(
+    ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], StoreWriter]
+) -> StandbyWriter | None:
     """Return the writer of the store, or None after a request to stop. A member of a group waits for a holder."""
     told = False
     while not stop.asked:
@@ -178,7 +180,7 @@ def _standby(ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callabl
     return None
 
 
-def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> Writer:
+def _opened(ctx: Context, app: App, claims: dict[str, Claim], scrub: Scrubbing | None) -> StoreWriter:
     """Open the store or reach its holder. A stopped holder that is a member of our groups is ended first."""
     try:
         return reach_writer(ctx, app, True, scrub)
@@ -195,7 +197,7 @@ def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str,
     spout = SPOUTS.open(uri, table.name)
     source, group = topic_of(spout)
     if source is not None and group is not None and partitions_of(ctx.store) > 1:
-        claims[text] = members = Shared(ctx.store, source, group)
+        claims[text] = members = MemberClaim(ctx.store, source, group)
         spout = joined(spout, members)
     elif source is not None:
         claims[text] = Claim(ctx.store, source)
@@ -217,11 +219,11 @@ def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
     return True
 
 
-def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
+def _open_report(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], stack: ExitStack) -> None:
     """Report the state of sources without a claim too, in a file of this process."""
     for text, _, spout in opened:
         if text not in claims:
-            claim = claims[text] = Place(ctx.store, source_of(spout) or hidden(text))
+            claim = claims[text] = ReaderClaim(ctx.store, source_of(spout) or hidden(text))
             claim.take()
             stack.callback(claim.release)
 
@@ -229,7 +231,7 @@ def _say_also(ctx: Context, opened: list[_Opened], claims: dict[str, Claim], sta
 def _asked(app: App, text: str) -> tuple[str, Table, str]:
     name, sign, uri = text.partition("=")
     if not sign or not uri:
-        raise Fault(f"--from {text} names no table; write --from TABLE={text.strip('=') or 'URI'}", WRONG)
+        raise ExitError(f"--from {text} names no table; write --from TABLE={text.strip('=') or 'URI'}", WRONG)
     return text, table_of(app, name), uri
 
 
@@ -240,7 +242,7 @@ def _check(asked: list[tuple[str, Table, str]]) -> None:
         key = STDIN if uri == STDIN else text
         if key in seen:
             what = "standard input" if uri == STDIN else text
-            raise Fault(f"{what} is given twice; a source goes into one table, once", WRONG)
+            raise ExitError(f"{what} is given twice; a source goes into one table, once", WRONG)
         seen.add(key)
 
 
@@ -252,7 +254,7 @@ def _end_at_once() -> None:
 
 
 @dataclass(slots=True)
-class _Rate:
+class _ReadRate:
     """The records per second over the last few seconds."""
 
     clock: Callable[[], float] = time.monotonic
@@ -268,9 +270,11 @@ class _Rate:
         return (records - before) / (now - then) if now > then else 0.0
 
 
-def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: Stop, say: Callable[[str], None]) -> None:
+def _watch(
+    ctx: Context, pumps: list[SourceThread], deliveries: list[SinkThread], stop: Stop, say: Callable[[str], None]
+) -> None:
     """Start all threads, and report the progress until all have ended."""
-    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    workers: list[SourceThread | SinkThread] = [*pumps, *deliveries]
     for worker in workers:
         worker.start()
     lines = _lines(pumps, deliveries, stop)
@@ -286,8 +290,10 @@ def _watch(ctx: Context, pumps: list[Pump], deliveries: list[Delivery], stop: St
             click.echo(f"rejected: {pump.counts.rejected - SHOWN:,} more from {pump.text}", err=True)
 
 
-def _watch_lines(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
-    rate, said, before = _Rate(), time.monotonic(), 0
+def _watch_lines(
+    ctx: Context, pumps: list[SourceThread], workers: list[SourceThread | SinkThread], lines: Iterator[list[str]]
+) -> None:
+    rate, said, before = _ReadRate(), time.monotonic(), 0
     for noted in lines:
         for line in noted:
             click.echo(line, err=True)
@@ -300,12 +306,14 @@ def _watch_lines(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery]
             ctx.note(f"{records:,} records, {per_second:,.0f}/s")
 
 
-def _watch_live(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery], lines: Iterator[list[str]]) -> None:
+def _watch_live(
+    ctx: Context, pumps: list[SourceThread], workers: list[SourceThread | SinkThread], lines: Iterator[list[str]]
+) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    rate = _Rate()
+    rate = _ReadRate()
     console = Console(file=sys.stderr, no_color=not ctx.color)
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
         for noted in lines:
@@ -319,10 +327,10 @@ def _watch_live(ctx: Context, pumps: list[Pump], workers: list[Pump | Delivery],
             live.update(Text("\n".join(page), no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
-def _lines(pumps: list[Pump], deliveries: list[Delivery], stop: Stop) -> Iterator[list[str]]:
+def _lines(pumps: list[SourceThread], deliveries: list[SinkThread], stop: Stop) -> Iterator[list[str]]:
     """Yield the lines to show, repeatedly, until all threads have ended."""
     told = False
-    workers: list[Pump | Delivery] = [*pumps, *deliveries]
+    workers: list[SourceThread | SinkThread] = [*pumps, *deliveries]
     while True:
         if not any(pump.is_alive() for pump in pumps):
             for delivery in deliveries:

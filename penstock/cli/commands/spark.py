@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.cache import StoreMissing, shown, shown_size
+from penstock.cache import StoreMissing, size_text, value_text
 from penstock.cli.command_frame import command, load_app, table_of
 from penstock.cli.context import DONE, NO, WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import table_names, view_names
 from penstock.cli.progress import parts
-from penstock.cli.rows_output import Column, emit, format_option
+from penstock.cli.rows_output import OutputColumn, emit, format_option
 from penstock.engine import copy_size, is_store
 from penstock.spark import Backfilled, Difference, session
 from penstock.spark import backfill as fill
@@ -80,11 +80,11 @@ def backfill(
     once, and sources continue from the printed offsets. If a topic was dumped at known offsets, --offset names them.
     """
     app = load_app(ctx)
-    given, known = _given(app, sources), _offsets(offsets)
+    given, known = _table_inputs(app, sources), _offsets(offsets)
     if refill is not is_store(ctx.store):
         if refill:
             raise StoreMissing(ctx.store)
-        raise Fault(
+        raise ExitError(
             f"{ctx.store} is a store already; name a new folder with --store, or add --refill to make these tables "
             "anew; `penstock load` adds to them",
             WRONG,
@@ -105,17 +105,17 @@ def backfill(
             )
         finally:
             spark.stop()
-    _say(ctx, done, refill)
+    _print_line(ctx, done, refill)
     return NO if done.rejected else DONE
 
 
-def _given(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
+def _table_inputs(app: App, sources: Sequence[str]) -> dict[str, list[str]]:
     """Return the sources of each table, in order."""
     given: dict[str, list[str]] = {}
     for text in sources:
         table, sign, uri = text.partition("=")
         if not sign or not uri:
-            raise Fault(f"{text!r} names no table and source; write TABLE=PATH, as in users=users.jsonl", WRONG)
+            raise ExitError(f"{text!r} names no table and source; write TABLE=PATH, as in users=users.jsonl", WRONG)
         given.setdefault(table_of(app, table).name, []).append(uri)
         path = uri if os.path.lexists(uri) else Uri.parse(uri).rest
         if Uri.parse(uri).scheme == "file" and not os.path.isdir(path):
@@ -129,12 +129,14 @@ def _offsets(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         source, sign, offset = text.rpartition("=")
         if not sign or "=" not in source or not (offset.isascii() and offset.isdigit()):
-            raise Fault(f"--offset {text!r} names no source and offset; write it as in users=kafka:users/0=5150", WRONG)
+            raise ExitError(
+                f"--offset {text!r} names no source and offset; write it as in users=kafka:users/0=5150", WRONG
+            )
         out[source] = int(offset)
     return out
 
 
-def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
+def _print_line(ctx: Context, done: Backfilled, refill: bool) -> None:
     for table, n in done.documents.items():
         ctx.say(f"{table}: {n:,} documents")
     for view, n in done.rows.items():
@@ -154,7 +156,7 @@ def _say(ctx: Context, done: Backfilled, refill: bool) -> None:
 
 
 _SHOWN = 20  # documents that are named
-_COLUMNS = ("view", "group", Column("stored", empty=True), Column("expected", empty=True), "documents")
+_COLUMNS = ("view", "group", OutputColumn("stored", empty=True), OutputColumn("expected", empty=True), "documents")
 
 
 @command(
@@ -199,13 +201,13 @@ def verify(
     app = load_app(ctx)
     for name in views:
         app.view_of(name)
-    sources = _given(app, against)
+    sources = _table_inputs(app, against)
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
     if snapshot is None or not is_store(snapshot):
         size = copy_size(ctx.store, snapshot or ctx.store)
         where = "beside the store, removed at the end" if snapshot is None else f"in {snapshot}"
-        ctx.note(f"the copy takes {shown_size(size)} {where}")
+        ctx.note(f"the copy takes {size_text(size)} {where}")
     with parts(ctx) as tell:
         spark = session(master)
         try:
@@ -217,7 +219,7 @@ def verify(
     if found.wrong:
         emit(ctx, map(_row, found.wrong), _COLUMNS, format)
     for one in found.stale[:_SHOWN]:
-        ctx.note(f"{one.table} {shown(one.key)}: {'missing' if one.stored is ABSENT else 'stale'}")
+        ctx.note(f"{one.table} {value_text(one.key)}: {'missing' if one.stored is ABSENT else 'stale'}")
     for table, n in found.beyond.items():
         ctx.note(f"{table}: {n:,} documents are not in the source")
     for what, counted in (("held", found.held), ("told otherwise", found.told)):

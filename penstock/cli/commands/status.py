@@ -16,13 +16,13 @@ from typing import Any
 
 import click
 
-from penstock.cache import owner_of, shown_size
+from penstock.cache import size_text, writer_name
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, spelt
 from penstock.cli.progress import progress
-from penstock.cli.rows_output import emit, shown_cell
+from penstock.cli.rows_output import cell_text, emit
 from penstock.cli.running.claims import claims, is_stopped
 from penstock.engine import Engine, memory_of_holder
 
@@ -56,7 +56,9 @@ def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
     """
     for_people = ctx.terminal if format is None else format == "table"
     if watch and digest:
-        raise Fault("--digest reads all content, which is too much for each second of --watch; leave one out", WRONG)
+        raise ExitError(
+            "--digest reads all content, which is too much for each second of --watch; leave one out", WRONG
+        )
     with open_reader(ctx, load_app(ctx)) as engine:
         if watch:
             with suppress(KeyboardInterrupt):
@@ -114,7 +116,7 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
         data["committed"] = last.isoformat(timespec="seconds")
     except OSError:
         data["committed"] = None
-    data["owner"] = owner_of(store)
+    data["owner"] = writer_name(store)
     data["reading"] = [{**one, "state": "stopped"} if is_stopped(one["pid"]) else one for one in claims(store)]
     memory = None if data["owner"] is None else memory_of_holder(store)
     data["memory"] = None if memory is None else memory["memory"]
@@ -129,10 +131,10 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
 def _page(ctx: Context, data: dict[str, Any]) -> str:
     """Return the page for people."""
     sizes = data["store"]
-    memory = "" if data["memory"] is None else f", {shown_size(data['memory'])} of memory"
+    memory = "" if data["memory"] is None else f", {size_text(data['memory'])} of memory"
     lines = [
         f"app       {data['app']}",
-        f"store     {shown_cell(data['path'])}, {shown_size(sizes['bytes'])}",
+        f"store     {cell_text(data['path'])}, {size_text(sizes['bytes'])}",
         f"position  {spelt(data['position'])}, epoch {data['epoch']:,}, last commit {data['committed'] or 'unknown'}",
         f"writer    {data['owner'] or 'nobody'}{memory}",
     ]
@@ -141,7 +143,7 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
         share = 100 * building["done"] // max(building["total"], 1)
         lines.append(f"building  {', '.join(building['views'])}, {share} %; `penstock migrate` does the rest now")
         if building["trouble"] is not None:
-            lines.append(f"          it stopped, and is tried again: {shown_cell(building['trouble'])}")
+            lines.append(f"          it stopped, and is tried again: {cell_text(building['trouble'])}")
     if "digest" in data:
         lines.append(f"digest    {data['digest']}")
     lines += _scrub(data["scrub"])
@@ -158,7 +160,7 @@ def _scrub(scrub: dict[str, Any]) -> Iterator[str]:
         text = f"{scrub['ended']}, {scrub['seconds']:g} s, {f'{len(damaged)} damaged' if damaged else 'no damage'}"
     yield f"scrub     {text}"
     for line in damaged:
-        yield f"          {shown_cell(line)}"
+        yield f"          {cell_text(line)}"
     if uncounted:
         yield f"          {uncounted} databases have no digest until a check or scrub has counted them"
 
@@ -174,7 +176,7 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
         yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
     if "partitions" in data:
         own = ("folder", "position", "epoch", "documents")
-        parts = [[*(part[name] for name in own), shown_size(part["bytes"])] for part in data["partitions"]]
+        parts = [[*(part[name] for name in own), size_text(part["bytes"])] for part in data["partitions"]]
         yield _drawn(ctx, parts, ["partition", "position", "epoch", "documents", "size"])
     if data["sources"]:
         yield _drawn(ctx, [[name, offset] for name, offset in data["sources"].items()], ["source", "offset"])
@@ -186,7 +188,7 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
 def _held(data: dict[str, Any]) -> Iterator[str]:
     for name, view in data["views"].items():
         for hold in view["holds"]:
-            yield f"held: {name} can't take {dumps(hold['key'])}: {shown_cell(hold['reason'])}"
+            yield f"held: {name} can't take {dumps(hold['key'])}: {cell_text(hold['reason'])}"
         if view["held"] > len(view["holds"]):
             yield f"held: {name} can't take {view['held'] - len(view['holds']):,} more"
     kept = sum(table["quarantined"] for table in data["tables"].values())

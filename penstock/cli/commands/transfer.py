@@ -20,11 +20,11 @@ from typing import Any, BinaryIO, Protocol, cast
 import click
 
 from penstock.cache import MissingExtra
-from penstock.cli.command_frame import command, load_app, open_reader, shown_view, table_of
+from penstock.cli.command_frame import command, load_app, open_reader, table_of, view_by_name
 from penstock.cli.commands.load import take_lines
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
-from penstock.cli.files.csv_parquet import Columns, write_csv, write_parquet
+from penstock.cli.exit_errors import ExitError
+from penstock.cli.files.csv_parquet import FileColumns, write_csv, write_parquet
 from penstock.cli.files.lossless_json import portable_lines, read_portable
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names, table_names
@@ -36,7 +36,7 @@ from penstock.views import Table, View
 
 _FORMATS = ("jsonl", "csv", "parquet")
 _PACKED = ("gz", "zst")
-_Written = Callable[[BinaryIO, Columns, Iterable[dict[str, Any]], Callable[[int], None]], None]
+_Written = Callable[[BinaryIO, FileColumns, Iterable[dict[str, Any]], Callable[[int], None]], None]
 _TOLD = 1024  # lines between two reports of progress
 
 
@@ -80,8 +80,8 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
     with open_reader(ctx, app) as engine, engine.snapshot() as snap:
         if name not in snap.schema.catalog.entries:
             app.lookup(name)
-        what = snap.schema.tables[name].table if name in snap.schema.tables else shown_view(snap, name)
-        source: _Source = _Documents(snap, what) if isinstance(what, Table) else _Rows(snap, what)
+        what = snap.schema.tables[name].table if name in snap.schema.tables else view_by_name(snap, name)
+        source: _Source = _TableDocuments(snap, what) if isinstance(what, Table) else _Rows(snap, what)
         rows_stand_there = output is None and ctx.terminal
         shown = replace(ctx, quiet=True) if rows_stand_there else ctx
         with progress(shown, name, source.total) as bar, _output(output, packing) as out:
@@ -129,7 +129,7 @@ class _Source(Protocol):
         ...
 
 
-class _Documents:
+class _TableDocuments:
     """The documents of a table, and in JSON lines its deletions."""
 
     unit = "documents"
@@ -186,7 +186,7 @@ class _Rows:
 def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None], safe: bool) -> None:
     if kind != "jsonl":
         written: _Written = partial(write_csv, safe=safe) if kind == "csv" else write_parquet
-        written(out, Columns.of(source.rows(), source.first, typed=kind == "parquet"), source.rows(), tell)
+        written(out, FileColumns.of(source.rows(), source.first, typed=kind == "parquet"), source.rows(), tell)
         return
     n = 0
     for n, line in enumerate(source.lines(), 1):
@@ -204,7 +204,7 @@ def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:
     kind = format or by_name
     if kind == "parquet" and (output is None or packing is not None):
         why = "Parquet goes to a file" if output is None else "Parquet is packed by itself"
-        raise Fault(f"{why}; write -o FILE.parquet", WRONG)
+        raise ExitError(f"{why}; write -o FILE.parquet", WRONG)
     return kind, packing
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import click
 
-from penstock.cli.command_frame import command, load_app, open_reader, shown_view
+from penstock.cli.command_frame import command, load_app, open_reader, view_by_name
 from penstock.cli.context import WRONG, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, loads, spelt
 from penstock.cli.name_completion import view_names
 from penstock.cli.rows_output import SAFE_CSV, emit, formats, write_array
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.signals import Stop
 from penstock.engine import Engine
 from penstock.views import ABSENT, Change, Position
@@ -79,17 +79,17 @@ def watch(ctx: Context, views: tuple[str, ...], since: Position | None, early: b
     --early.
     """
     if format == "table" and not ctx.terminal:
-        raise Fault("--format table needs a terminal; write jsonl, json or csv here", WRONG)
+        raise ExitError("--format table needs a terminal; write jsonl, json or csv here", WRONG)
     app = load_app(ctx)
     names = list(dict.fromkeys(views))
     with Stop() as stop, open_reader(ctx, app) as engine:
         with engine.snapshot() as snap:
             for name in names:
-                shown_view(snap, name)
+                view_by_name(snap, name)
         if ctx.terminal and format in (None, "table"):
             _on_terminal(ctx, engine, names, since, early, lambda: stop.asked)
         else:
-            steps = Steps(engine, names, _now(engine, early) if since is None else since, early)
+            steps = FeedSteps(engine, names, _now(engine, early) if since is None else since, early)
             ctx.detail(f"from position {spelt(steps.position)} on")
             _in_pipe(ctx, _coming(steps, lambda: stop.asked), format)
 
@@ -114,7 +114,7 @@ def _row(change: Change) -> tuple[Any, ...]:
     return change.view, change.group, old, new, change.position
 
 
-def _coming(steps: Steps, stopped: Callable[[], bool]) -> Iterator[Change]:
+def _coming(steps: FeedSteps, stopped: Callable[[], bool]) -> Iterator[Change]:
     """Yield the changes as they are committed. Output is flushed before the next look at the feed."""
     gone = _gone()
     while not stopped() and not gone():
@@ -145,16 +145,16 @@ def _on_terminal(
     early: bool,
     stopped: Callable[[], bool],
 ) -> None:
-    from penstock.cli.drawing.watch_table import Board, drawing
+    from penstock.cli.drawing.watch_table import WatchTable, drawing
 
     live, room = drawing(ctx.color)
-    board = Board(names, room)
+    board = WatchTable(names, room)
     if since is None:
         with engine.snapshot() as snap:
             since = snap.position if early else snap.saved
             for name in names:
                 board.show(name, islice(snap.view(name), board.room // len(names)))
-    steps = Steps(engine, names, since, early)
+    steps = FeedSteps(engine, names, since, early)
     with live:
         drawn = 0.0
         while not stopped():

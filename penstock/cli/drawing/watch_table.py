@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.json_values import dumps, spelt
-from penstock.cli.rows_output import shown_cell
+from penstock.cli.rows_output import cell_text
 from penstock.views import ABSENT, Change, Position, Row
 
 _HALF = 2.0  # seconds after which a change counts half in a rate
@@ -64,7 +64,7 @@ class _Line:
     at: float  # time of the last change
 
 
-class Board:
+class WatchTable:
     """The lines of the table, and their drawing."""
 
     def __init__(self, views: Sequence[str], room: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -120,7 +120,12 @@ class Board:
     def _cells(self, line: _Line, now: float) -> list[str]:
         rate = line.rate.at(now)
         counts = [f"{line.changes:,}" if line.changes else "", f"{rate:,.1f}" if rate >= _LEAST else ""]
-        return [line.view] * self._several + [shown_cell(line.group), _shown(line.new), _shown(line.old), *counts]
+        return [line.view] * self._several + [
+            cell_text(line.group),
+            _cell_text(line.new),
+            _cell_text(line.old),
+            *counts,
+        ]
 
     def _place(self, key: tuple[str, str], line: _Line) -> None:
         """Add a line, in place of the least recently changed one if there is no room."""
@@ -163,5 +168,5 @@ def drawing(color: bool) -> tuple[Live, int]:
     return Live(console=console, auto_refresh=False, vertical_overflow="crop"), console.height - _AROUND
 
 
-def _shown(value: Any) -> str:
-    return "" if value is ABSENT else shown_cell(value)
+def _cell_text(value: Any) -> str:
+    return "" if value is ABSENT else cell_text(value)

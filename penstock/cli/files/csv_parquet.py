@@ -20,11 +20,11 @@ from typing import Any, BinaryIO
 
 from penstock.cache import MissingExtra, TooManyDigits
 from penstock.cli.context import WRONG
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, loads
 from penstock.cli.rows_output import safe_text
 
-__all__ = ["Columns", "write_csv", "write_parquet"]
+__all__ = ["FileColumns", "write_csv", "write_parquet"]
 
 _MOST = 10_000  # columns
 _ROWS = 4096  # that are written together
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Seen:
+class ColumnKinds:
     """The kinds of values in a column."""
 
     kinds: set[type] = field(default_factory=set)
@@ -60,22 +60,22 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Columns:
+class FileColumns:
     """The columns of the rows, in order of first use. The given ones come first."""
 
-    seen: dict[str, Seen]
+    seen: dict[str, ColumnKinds]
 
     @classmethod
-    def of(cls, rows: Iterable[Row], first: Iterable[str], typed: bool) -> Columns:
+    def of(cls, rows: Iterable[Row], first: Iterable[str], typed: bool) -> FileColumns:
         """Return the columns of these rows. Values are examined only if the columns are `typed`."""
-        columns = cls({name: Seen() for name in first})
+        columns = cls({name: ColumnKinds() for name in first})
         for row in rows:
             for name, value in row.items():
                 known = columns.seen.get(name)
                 if known is None:
-                    known = columns.seen[name] = Seen()
+                    known = columns.seen[name] = ColumnKinds()
                     if len(columns.seen) > _MOST:
-                        raise Fault(
+                        raise ExitError(
                             f"there are more than {_MOST:,} different fields; export with --format jsonl", WRONG
                         )
                 if typed:
@@ -84,7 +84,7 @@ class Columns:
 
 
 def write_csv(
-    out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None], safe: bool = False
+    out: BinaryIO, columns: FileColumns, rows: Iterable[Row], tell: Callable[[int], None], safe: bool = False
 ) -> None:
     """Write rows with a header. With `safe` a spreadsheet takes no text for a formula."""
     cell = _safe_cell if safe else _cell
@@ -132,7 +132,7 @@ def _safe_cell(value: Any) -> str:
     return _cell(safe_text(value) if type(value) is str else value)
 
 
-def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:
+def write_parquet(out: BinaryIO, columns: FileColumns, rows: Iterable[Row], tell: Callable[[int], None]) -> None:
     """Write rows in row groups, each column with its type."""
     try:
         arrow: Any = importlib.import_module("pyarrow")
@@ -151,7 +151,7 @@ def write_parquet(out: BinaryIO, columns: Columns, rows: Iterable[Row], tell: Ca
             tell(len(part))
 
 
-def _arrow_type(arrow: Any, seen: Seen) -> Any:
+def _arrow_type(arrow: Any, seen: ColumnKinds) -> Any:
     """Return the type of a column, or None if it is JSON."""
     kinds = seen.kinds - {type(None)}
     if kinds == {bool}:

@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.cache import PenstockError, RecordError, normalise, pack_document, unpack
 from penstock.cli.json_values import as_group, dumps, loads
-from penstock.gateway import Deletion, Form, Patched, Received, TableBatch, document_of, key_value, unwrap
+from penstock.gateway import Deletion, Form, PatchedDocument, ReceivedRecord, TableBatch, document_of, key_value, unwrap
 from penstock.spout import SpoutBatch
 from penstock.views import Table
 
@@ -52,23 +52,23 @@ def portable_lines(table: Table, line: bytes, instants: bool) -> Iterator[bytes]
     found = unwrap(line)
     if found.absent:
         floor = found.ts if found.patched is None else found.patched.floor
-        yield _said({_DELETE: found.key, _TS: _ts(floor, instants)})
+        yield _json_error({_DELETE: found.key, _TS: _ts(floor, instants)})
     elif found.patched is not None and found.patched.stamps:
         yield from _patches(table, found.patched, instants)
     elif table.broker_ts:
-        yield _said({_DOC: _guarded(document_of(line)), _TS: _ts(found.ts, instants)})
+        yield _json_error({_DOC: _guarded(document_of(line)), _TS: _ts(found.ts, instants)})
     else:
         yield _document(document_of(line))
 
 
-def _patches(table: Table, patched: Patched, instants: bool) -> Iterator[bytes]:
+def _patches(table: Table, patched: PatchedDocument, instants: bool) -> Iterator[bytes]:
     """Yield the lines that rebuild a document of patches: the last deletion, then the fields of each ts.
 
     Every patch had the fields of the key and the ts, so these fields carry the greatest ts. Earlier patches need them
     too, and the later ones overwrite them.
     """
     if patched.floor is not None:
-        yield _said({_DELETE: key_value(table, patched.fields), _TS: _ts(patched.floor, instants)})
+        yield _json_error({_DELETE: key_value(table, patched.fields), _TS: _ts(patched.floor, instants)})
     roots = {path[0] for path in table.key.paths} | ({table.ts[0]} if table.ts else set())
     moments = sorted(set(patched.stamps.values()))
     for moment in moments:
@@ -78,7 +78,7 @@ def _patches(table: Table, patched: Patched, instants: bool) -> Iterator[bytes]:
             if table.ts:
                 fields[table.ts[0]] = _replaced(fields[table.ts[0]], table.ts[1:], _ts(moment, instants))
         if table.broker_ts:
-            yield _said({_DOC: _guarded(fields), _TS: _ts(moment, instants)})
+            yield _json_error({_DOC: _guarded(fields), _TS: _ts(moment, instants)})
         else:
             yield _document(fields)
 
@@ -90,12 +90,12 @@ def _replaced(value: Any, path: tuple[str, ...], new: Any) -> Any:
 
 def _document(doc: dict[str, Any]) -> bytes:
     if _DELETE in doc or _DOC in doc:
-        return _said({_DOC: _guarded(doc)})
+        return _json_error({_DOC: _guarded(doc)})
     text = dumps(doc, exact=True).encode()
-    return _said(_guarded(doc)) if _MARK in text else text
+    return _json_error(_guarded(doc)) if _MARK in text else text
 
 
-def _said(value: dict[str, Any]) -> bytes:
+def _json_error(value: dict[str, Any]) -> bytes:
     return dumps(value, exact=True).encode()
 
 
@@ -186,7 +186,7 @@ def _read_lines(batch: SpoutBatch, add: Callable[[TableBatch, bytes], None]) -> 
             add(records, line)
         except (PenstockError, ValueError) as error:
             refused[place] = str(getattr(error, "reason", error))
-            received[place] = Received.made(Form.TEXT, raw)
+            received[place] = ReceivedRecord.made(Form.TEXT, raw)
             skips.append(place)
     return SpoutBatch(
         records,

@@ -94,7 +94,7 @@ class Claim:
             self._file = -1
 
 
-class Place(Claim):
+class ReaderClaim(Claim):
     """The progress report of a process for a source that several processes may read, such as a file."""
 
     _number = -1
@@ -115,7 +115,7 @@ class Place(Claim):
                 os.close(file)
 
 
-class Shared(Place):
+class MemberClaim(ReaderClaim):
     """The right of a member of a group to read its share of a source."""
 
     def __init__(self, path: str, source: str, group: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -132,7 +132,7 @@ class Shared(Place):
         # Another process can come between the two locks. It has then written its own group.
         if not _locked(self._shared, fcntl.LOCK_SH):
             return _reader(self._path)
-        if _said(self._path).get("group") != self.group:
+        if _last_report(self._path).get("group") != self.group:
             other = _reader(self._path)
             fcntl.flock(self._shared, fcntl.LOCK_UN)
             return other
@@ -149,7 +149,7 @@ class Shared(Place):
     def _lives(self, file: Path) -> bool:
         if _is_free(file):
             return False
-        about = _said(file)
+        about = _last_report(file)
         return _AT in about and self._clock() - about[_AT] < SESSION and not is_stopped(about["pid"])
 
     def release(self) -> None:
@@ -164,7 +164,7 @@ def claims(path: str) -> list[dict[str, Any]]:
     """Return the reports on sources that are being read into the store at `path`."""
     out: list[dict[str, Any]] = []
     for file in sorted((Path(path) / _FOLDER).glob("*")):
-        if not _is_free(file) and "pid" in (about := _said(file)):
+        if not _is_free(file) and "pid" in (about := _last_report(file)):
             about.pop(_AT, None)
             out.append(about)
     return out
@@ -205,7 +205,7 @@ def _write(file: int, about: dict[str, Any]) -> None:
     os.ftruncate(file, len(data))
 
 
-def _said(path: Path) -> dict[str, Any]:
+def _last_report(path: Path) -> dict[str, Any]:
     """Return the report in the file, or an empty one. The end of a longer, earlier report may follow it."""
     about: dict[str, Any] = {}
     with suppress(OSError, ValueError):
@@ -215,7 +215,7 @@ def _said(path: Path) -> dict[str, Any]:
 
 def _reader(path: Path) -> str:
     """Return a description of the process or group that has the claim."""
-    about = _said(path)
+    about = _last_report(path)
     if "group" in about:
         return f"group {about['group']}"
     return f"process {about['pid']}" if "pid" in about else "another process"

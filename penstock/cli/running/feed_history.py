@@ -7,21 +7,21 @@ from itertools import chain
 from typing import Any
 
 from penstock.cache import decode_key, encode_key
-from penstock.cli.command_frame import shown_view
+from penstock.cli.command_frame import view_by_name
 from penstock.cli.context import NO, Context
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, spelt
-from penstock.cli.rows_output import Column, emit
+from penstock.cli.rows_output import OutputColumn, emit
 from penstock.engine import Engine
 from penstock.views import ABSENT, Change
 
-_COLUMNS = ("position", "change", Column("old", empty=True), Column("new", empty=True))
+_COLUMNS = ("position", "change", OutputColumn("old", empty=True), OutputColumn("new", empty=True))
 
 
 def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: str | None) -> None:
     """Print a row for each change of a group, the oldest first, and a note with the feed's first position."""
     with engine.snapshot() as snap:
-        shown_view(snap, view)
+        view_by_name(snap, view)
         first, there = snap.followed, group in snap.view(view)
     began = first if isinstance(first, int) else any(first)
     changes = _changes(engine, view, group)
@@ -29,7 +29,7 @@ def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: st
     known = next(changes, None)
     if known is None:
         what = "has not changed since then" if there else "does not exist, and did not since then"
-        raise Fault(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
+        raise ExitError(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
     emit(ctx, map(_row, chain([known], changes)), _COLUMNS, format)
     ctx.note(reach)
 

@@ -1,6 +1,6 @@
 """Read the changes feed in steps. A step yields all changes that are there, and their last position.
 
-Invariants: a step ends, even if others keep writing. The steps of one `Steps` follow each other without a gap, also
+Invariants: a step ends, even if others keep writing. The steps of one `FeedSteps` follow each other without a gap, also
 over commits that change none of its views. So a reader that keeps up never gets the error that the feed has expired.
 """
 
@@ -14,7 +14,7 @@ from penstock.views import Changes, Position
 _PART = 1_000  # changes, about
 
 
-class Steps:
+class FeedSteps:
     """The changes of some views after a position. Without a position, all their rows come first.
 
     They are saved changes. With `early` they include changes whose batch is not saved yet.

@@ -20,10 +20,10 @@ from contextlib import ExitStack
 from penstock.cache import hidden
 from penstock.cli.command_frame import view_of
 from penstock.cli.context import WRONG
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps
 from penstock.cli.running.claims import Claim
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.engine import LOST, Engine
 from penstock.kafka import BrokerAway, KafkaFault
 from penstock.sink import (
@@ -39,7 +39,7 @@ from penstock.sink import (
     width_of,
 )
 from penstock.spout import Registry, Uri, UriError
-from penstock.views import App, NotBuilt, Position, PositionAhead, PositionExpired, shown_position
+from penstock.views import App, NotBuilt, Position, PositionAhead, PositionExpired, position_text
 
 _LOOK = 0.02  # seconds between two looks
 _FOLDER = "writing"
@@ -74,7 +74,7 @@ def _at_once() -> None:
     """Do nothing: one store has no values in flight."""
 
 
-class Delivery(threading.Thread):
+class SinkThread(threading.Thread):
     """The thread that delivers one view to a sink."""
 
     def __init__(self, text: str, view: str, sink: Sink, early: bool = False) -> None:
@@ -90,7 +90,7 @@ class Delivery(threading.Thread):
         self._busy: SinkBusy | None = None
         self._engine: Engine | None = None
         self._settle: Callable[[], None] = _at_once
-        self._steps: Steps | None = None
+        self._steps: FeedSteps | None = None
         self._last = threading.Event()
 
     def begin(self) -> bool:
@@ -120,19 +120,19 @@ class Delivery(threading.Thread):
             while not last:
                 last = self._last.is_set()  # read before the step, so that the last step sees all
                 if last:
-                    self._be_settled()
+                    self._wait_for_sink()
                 self._step(last)
                 self._last.wait(_LOOK if self._busy is None else _TURN)
         except PositionExpired as error:
             self.error = SinkBehind(self.text, error.asked, _expired(error))
         except PositionAhead as error:
-            stands = f"the store is at position {shown_position(error.position)}"
+            stands = f"the store is at position {position_text(error.position)}"
             at = f"{stands}, so it is another store, or was restored"
             self.error = SinkBehind(self.text, error.asked, at)
         except BaseException as error:
             self.error = error
 
-    def _be_settled(self) -> None:
+    def _wait_for_sink(self) -> None:
         try:
             self._settle()
         except LOST as error:
@@ -143,7 +143,7 @@ class Delivery(threading.Thread):
         if self._busy is not None and not self.begin():
             return
         if self._steps is None:
-            self._steps = Steps(self._engine, [self._view], self._since, self._early)
+            self._steps = FeedSteps(self._engine, [self._view], self._since, self._early)
         try:
             for changes, position in self._steps.step():
                 self._sink.write(changes)
@@ -164,7 +164,7 @@ class Delivery(threading.Thread):
 
 
 def _expired(error: PositionExpired) -> str:
-    oldest = f"position {shown_position(error.oldest)}"
+    oldest = f"position {position_text(error.oldest)}"
     if width_of(error.asked) == width_of(error.oldest):
         return f"the feed reaches back to {oldest} only"
     return f"the store was repartitioned since, so its feed begins at {oldest}"
@@ -174,11 +174,11 @@ def asked_of(app: App, text: str) -> tuple[str, str, str]:
     """Return the parts of an argument of --to: its text, the view, the URI."""
     name, sign, uri = text.partition("=")
     if not sign or not uri:
-        raise Fault(f"--to {text} names no view; write --to VIEW={text.strip('=') or 'URI'}", WRONG)
+        raise ExitError(f"--to {text} names no view; write --to VIEW={text.strip('=') or 'URI'}", WRONG)
     return text, view_of(app, name).name, uri
 
 
-def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Delivery:
+def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> SinkThread:
     """Open a sink and the thread for it, and begin it unless another process of the store writes it."""
     sink = SINKS.open(uri, view)
 
@@ -199,6 +199,6 @@ def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> Deliv
     stack.callback(sink.close)
     if isinstance(sink, FileSink | KafkaSink):
         sink.claim = claim
-    delivery = Delivery(text, view, sink, Uri.parse(uri).flag("early"))
+    delivery = SinkThread(text, view, sink, Uri.parse(uri).flag("early"))
     delivery.begin()
     return delivery

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli.context import FAILED
-from penstock.cli.exit_errors import Fault
+from penstock.cli.exit_errors import ExitError
 from penstock.spout import FileSpout, ParquetSpout
 from penstock.views import Table
 
@@ -24,7 +24,7 @@ def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys
         if name not in spout.columns:
             there = ", ".join(spout.columns[:_COLUMNS]) + (", …" if len(spout.columns) > _COLUMNS else "")
             correct = "write it with that one" if isinstance(spout, ParquetSpout) else "correct its first row"
-            raise Fault(
+            raise ExitError(
                 f"{path} has no column {name!r}, {use} of table {table.name!r}, but {there}; {correct}, or define the "
                 "table by one of these",
                 FAILED,

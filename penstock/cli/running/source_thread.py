@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from penstock.cache import hidden, shown_size
-from penstock.cli.rows_output import shown_cell
+from penstock.cache import hidden, size_text
+from penstock.cli.rows_output import cell_text
 from penstock.cli.running.claims import Claim
 from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.engine import LOST, Loads, StandbyWriter
@@ -38,7 +38,7 @@ READING, PAUSED, ENDED = "reading", "paused", "ended"  # the states of a source 
 _WAIT = 0.2  # seconds to wait for records
 
 
-class Pump(threading.Thread):
+class SourceThread(threading.Thread):
     """The thread of one source. `stopped` and `paused` return the user's requests; `claim` receives the progress."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Pump(threading.Thread):
                 self._spout.committed(batch)
                 self.lag = self._spout.lag()
                 for rejection in counts.rejections[: max(0, SHOWN - self.counts.rejected)]:
-                    self.notes.append(f"rejected: {shown_cell(f'{rejection.where}: {rejection.reason}')}")
+                    self.notes.append(f"rejected: {cell_text(f'{rejection.where}: {rejection.reason}')}")
                 self.counts += replace(counts, rejections=())
                 self._say()
 
@@ -184,5 +184,5 @@ def _inner(spout: Spout) -> Spout:
 def _lag(spout: Spout, lag: int) -> str:
     """Return the lag of a source as text, in its own unit if that is known."""
     if isinstance(spout, FileSpout):
-        return shown_size(lag)
+        return size_text(lag)
     return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"

@@ -11,20 +11,20 @@ import os
 import signal
 from contextlib import suppress
 
-from penstock.cache import owner_pid
+from penstock.cache import writer_pid
 from penstock.cli.running.claims import claims, is_stopped
 
 
 def end_stopped(store: str, groups: set[str]) -> int | None:
     """End the holder of a store if it is a stopped member of one of these groups. Return its process id, or None."""
-    pid = owner_pid(store)
+    pid = writer_pid(store)
     if pid is None:
         return None
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:
             # Test again with the descriptor open: before that, the number may have passed to another process.
-            if owner_pid(store) == pid and _is_member(store, pid, groups) and is_stopped(pid):
+            if writer_pid(store) == pid and _is_member(store, pid, groups) and is_stopped(pid):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
                 return pid
         finally:

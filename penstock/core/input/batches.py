@@ -14,8 +14,8 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.cache import ArgumentKind, PenstockError, RecordError, ValueKind, normalise, pack_document
-from penstock.gateway import Deletion, Form, Received, TableBatch
-from penstock.mapreduce import Laid
+from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
+from penstock.mapreduce import JoinedLines
 from penstock.spout import Record, SpoutBatch
 from penstock.views import Table
 
@@ -39,12 +39,12 @@ class Batch:
     first: int = 1
     skips: list[int] = field(default_factory=list)  # places (in the input, from 0) without a record
     refused: dict[int, str] = field(default_factory=dict)  # by such places: the reason
-    received: dict[int, Received] = field(default_factory=dict)  # by such places: the received bytes
+    received: dict[int, ReceivedRecord] = field(default_factory=dict)  # by such places: the received bytes
     origin: str = "put_many"  # the origin of the records in quarantine
     offsets: dict[int, int] = field(default_factory=dict)  # by place: the offset of a record of its own
     run: Sequence[int] | Mapping[int, int] = ()  # the same, for all places
     at: Sequence[int] = ()  # by record its place, if other partitions have the rest
-    laid: Laid | None = None  # the lines in one piece, for a helper process
+    laid: JoinedLines | None = None  # the lines in one piece, for a helper process
 
     def place(self, record: int) -> int:
         """Return the place of a record in the input, from 0."""
@@ -82,13 +82,13 @@ class Batch:
         try:
             line, own = line_of(doc), normalise(ts)
         except PenstockError as error:
-            self.refuse(self.records.n + len(self.skips), error, Received.whole_of(doc, ts))
+            self.refuse(self.records.n + len(self.skips), error, ReceivedRecord.whole_of(doc, ts))
             return
         if own is not None:
             self.records.stamps[self.records.n] = own
         self.records.lines.append(line)
 
-    def refuse(self, place: int, error: PenstockError, received: Received) -> None:
+    def refuse(self, place: int, error: PenstockError, received: ReceivedRecord) -> None:
         """Refuse the input at this place, which is the last so far."""
         self.received[place] = received
         self.refused[place] = str(getattr(error, "reason", error))
@@ -99,7 +99,9 @@ class Batch:
         """Account for a repost, which is done or failed. Return the number of successful ones."""
         if not isinstance(found, PenstockError):
             return 1
-        self.refuse(self.records.n + len(self.skips), found, replace(Received.whole_of(record.doc), form=Form.TEXT))
+        self.refuse(
+            self.records.n + len(self.skips), found, replace(ReceivedRecord.whole_of(record.doc), form=Form.TEXT)
+        )
         return 0
 
     def delete(self, key: Any, ts: Any) -> None:
@@ -107,7 +109,7 @@ class Batch:
         try:
             deletion = Deletion(normalise(key), normalise(ts))
         except PenstockError as error:
-            self.refuse(self.records.n + len(self.skips), error, Received.of_key(key, ts))
+            self.refuse(self.records.n + len(self.skips), error, ReceivedRecord.of_key(key, ts))
         else:
             self.records.deletes[self.records.n] = deletion
 
@@ -165,7 +167,7 @@ def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
         raise ArgumentKind("batches", batch, "give the batches that a spout returns")
     lines = batch.records.lines
     if batch.raw and lines and (sum(map(len, lines)) > MOST_BYTES or not _are_plain(lines)):
-        out = _closer(lines, batch.first, batch.unit, partial(Received.made, Form.JSON))
+        out = _closer(lines, batch.first, batch.unit, partial(ReceivedRecord.made, Form.JSON))
     else:
         out = Batch(batch.records, batch.unit, batch.first, batch.skips, batch.refused, batch.received)
     out.origin, out.run = batch.source or "load", batch.offsets
@@ -196,7 +198,9 @@ def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
     size = batch or (ONE if len(lines) <= ONE else MANY)
     for a in range(0, len(lines), size):
         part = lines[a : a + size] if len(lines) > size else lines
-        laid = Laid.of(part, MOST_BYTES) if len(part) >= _MANY_LINES and set(map(type, part)) == {bytes} else None
+        laid = (
+            JoinedLines.of(part, MOST_BYTES) if len(part) >= _MANY_LINES and set(map(type, part)) == {bytes} else None
+        )
         if laid is not None and laid.begin_with(_OBJECT):
             yield Batch(TableBatch(part), "line", a + 1, laid=laid)
             continue
@@ -231,7 +235,10 @@ def _are_plain(lines: list[bytes]) -> bool:
 
 
 def _closer(
-    chunk: Sequence[Any], first: int, unit: str = "line", keep: Callable[[Any], Received] = Received.whole_of
+    chunk: Sequence[Any],
+    first: int,
+    unit: str = "line",
+    keep: Callable[[Any], ReceivedRecord] = ReceivedRecord.whole_of,
 ) -> Batch:
     """Check each line of a batch; `keep` makes the entry for quarantine."""
     out = Batch(unit=unit, first=first)

@@ -28,7 +28,18 @@ from typing import Any
 
 from penstock.core.input.batches import Batch
 from penstock.gateway import TableNode
-from penstock.mapreduce import ANSWER, REQUEST, Answer, Columns, Laid, Plan, Receiver, Spaces, plan_data, write_lines
+from penstock.mapreduce import (
+    ANSWER,
+    REQUEST,
+    Answer,
+    DecodedColumns,
+    FieldPlan,
+    JoinedLines,
+    Receiver,
+    Spaces,
+    plan_data,
+    write_lines,
+)
 from penstock.views import Merge
 
 LONG = 100_000  # lines from which a helper is worth its start
@@ -102,7 +113,7 @@ class _Pace:
 
 def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> Iterator[Batch]:
     """Yield the batches in order, and hand the following ones to the helper."""
-    coming: deque[tuple[Batch, Handed | None]] = deque()
+    coming: deque[tuple[Batch, DecodeTask | None]] = deque()
     helper = start() if whole else None
     started = whole
     failed: Exception | None = None
@@ -144,7 +155,7 @@ def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> It
 class Helper:
     """The helper process, as the writer sees it."""
 
-    def __init__(self, plan: Plan, process: subprocess.Popen[bytes], files: list[int]) -> None:
+    def __init__(self, plan: FieldPlan, process: subprocess.Popen[bytes], files: list[int]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.pid = process.pid
@@ -155,10 +166,10 @@ class Helper:
         self._files = files
         self._up = self._dead = False
         self._free = deque(files)
-        self._handed: deque[Handed] = deque()
+        self._handed: deque[DecodeTask] = deque()
 
     @classmethod
-    def start(cls, plan: Plan, seed: int) -> Helper | None:
+    def start(cls, plan: FieldPlan, seed: int) -> Helper | None:
         """Start a helper process. Return None if that is impossible."""
         if not sys.executable or getattr(sys, "frozen", False):
             return None
@@ -191,14 +202,14 @@ class Helper:
         """Wait until the helper can take batches. Return False if it never will."""
         return self._has_answer(_PATIENCE) and self.ready()
 
-    def hand(self, lines: list[bytes], laid: Laid | None = None) -> Handed | None:
+    def hand(self, lines: list[bytes], laid: JoinedLines | None = None) -> DecodeTask | None:
         """Hand a batch to the helper. Return None if it can't take one.
 
         If the helper is full, wait for its oldest batch first. `laid` has the lines in one piece, if they are available
         so.
         """
         if laid is None or laid.lines is not lines:
-            laid = Laid.of(lines)
+            laid = JoinedLines.of(lines)
             assert laid is not None, "there is no bound"
         if self._handed and not self._free:
             self._handed[0].take()
@@ -211,7 +222,7 @@ class Helper:
         except OSError:
             self._dead = True
             return None
-        self._handed.append(Handed(self, file))
+        self._handed.append(DecodeTask(self, file))
         return self._handed[-1]
 
     def reply(self, file: int) -> bytes | None:
@@ -224,7 +235,7 @@ class Helper:
         self._free.append(file)
         return os.pread(file, size, 0) if answer == Answer.DONE else None
 
-    def columns(self, reply: bytes, spaces: Spaces) -> Columns | None:
+    def columns(self, reply: bytes, spaces: Spaces) -> DecodedColumns | None:
         """Decode the columns of a reply, if it can still be read."""
         return self._receiver.columns(reply, spaces)
 
@@ -250,7 +261,7 @@ class Helper:
         return answer, size
 
 
-class Handed:
+class DecodeTask:
     """A batch that the helper decodes; batches are taken back in the order in which they were handed over."""
 
     __slots__ = ("_file", "_helper", "_reply", "_taken")
@@ -267,7 +278,7 @@ class Handed:
             self._taken = True
             self._reply = self._helper.reply(self._file)
 
-    def columns(self, spaces: Spaces) -> Columns | None:
+    def columns(self, spaces: Spaces) -> DecodedColumns | None:
         """Return its columns once, with the codes of these dictionaries; None if they must be decoded here."""
         reply, self._reply = self._reply, None
         return None if reply is None else self._helper.columns(reply, spaces)

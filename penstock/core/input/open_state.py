@@ -9,7 +9,7 @@ import os
 import threading
 
 from penstock.cache import Closed, ForkedStore, ReadOnly
-from penstock.core.fair_lock import Turns
+from penstock.core.fair_lock import FairLock
 from penstock.views import App
 
 __all__ = ["OpenState"]
@@ -24,7 +24,7 @@ class OpenState:
         self.readonly = readonly
         self.closed = False
         self._pid = os.getpid()
-        self.lock = Turns(self.must_be_own_process)
+        self.lock = FairLock(self.must_be_own_process)
         self.repairing = threading.Lock()  # one repair at a time; it waits here before it takes the other lock
         self._ended = threading.Event()
 

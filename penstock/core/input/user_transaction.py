@@ -11,11 +11,11 @@ import numpy as np
 
 from penstock.cache import Closed
 from penstock.core.input.batches import Batch, batches_of
-from penstock.gateway import REJECTED, Form, Outcome, Received, Reject, Report, TableBatch
+from penstock.gateway import REJECTED, Form, IntakeReport, Outcome, ReceivedRecord, RejectedRecord, TableBatch
 from penstock.views import KEPT, Counts, Rejection
 
 
-class Target(Protocol):
+class TransactionTarget(Protocol):
     """The engine that runs the transaction in the end."""
 
     def must_be_writable(self, *tables: str) -> None:
@@ -37,7 +37,7 @@ def joined_records(parts: list[Batch]) -> TableBatch:
     return out
 
 
-def _counts_of(report: Report, places: slice | None = None) -> tuple[int, int, int, int, int]:
+def _counts_of(report: IntakeReport, places: slice | None = None) -> tuple[int, int, int, int, int]:
     """Return (applied, equal, late, held, rejected) for a report's records, or for some of them."""
     outcome = bytes(report.outcome if places is None else report.outcome[places])
     held = len(report.held)
@@ -64,7 +64,9 @@ def counts_in(table: str, part: Batch, report: Any, places: slice) -> Counts:
     return Counts(applied, equal, late, held, rejected + part.records.refused, first)
 
 
-def counts_of(tables: Mapping[str, Sequence[Batch]], reports: Mapping[str, Report]) -> tuple[Counts, dict[int, Counts]]:
+def counts_of(
+    tables: Mapping[str, Sequence[Batch]], reports: Mapping[str, IntakeReport]
+) -> tuple[Counts, dict[int, Counts]]:
     """Return the counts of all batches, and those of each batch by its identity."""
     total: Counts | None = None
     each: dict[int, Counts] = {}
@@ -78,7 +80,7 @@ def counts_of(tables: Mapping[str, Sequence[Batch]], reports: Mapping[str, Repor
     return total or Counts(), each
 
 
-def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]) -> Iterator[Reject]:
+def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, IntakeReport]) -> Iterator[RejectedRecord]:
     """Yield the records for quarantine: all that the tables rejected, in order."""
     for name, parts in tables.items():
         rejected = done[name].rejected
@@ -91,7 +93,7 @@ def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, Report]
             start = end
 
 
-def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterator[Reject]:
+def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterator[RejectedRecord]:
     """Yield the rejected records of one batch; `rejected` has the reasons by place in the batch."""
     records, why = part.records, dict(part.refused)
     received = dict(part.received)
@@ -99,13 +101,13 @@ def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterato
     for at, place, line in zip(rejected, part.places(rejected), lines.tolist(), strict=True):
         deletion = records.deletes.get(at)
         if deletion is None:
-            received[place] = Received.of_line(records.lines[line], records.stamp(at))
+            received[place] = ReceivedRecord.of_line(records.lines[line], records.stamp(at))
         else:
-            received[place] = Received.of_key(deletion.key, deletion.ts)
+            received[place] = ReceivedRecord.of_key(deletion.key, deletion.ts)
         why[place] = rejected[at]
     for place in sorted(why):
-        got = received.get(place) or Received(Form.TEXT, b"", 0)
-        yield Reject(table, part.origin, part.offset(place), part.where(place), why[place], got)
+        got = received.get(place) or ReceivedRecord(Form.TEXT, b"", 0)
+        yield RejectedRecord(table, part.origin, part.offset(place), part.where(place), why[place], got)
 
 
 class Transaction:
@@ -122,7 +124,7 @@ class Transaction:
     2 applied
     """
 
-    def __init__(self, engine: Target) -> None:
+    def __init__(self, engine: TransactionTarget) -> None:
         self._engine = engine
         self._tables: dict[str, list[Batch]] = {}
         self._ended = False

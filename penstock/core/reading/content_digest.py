@@ -14,15 +14,15 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import canonical, encode_key, record_key, unseal
-from penstock.core.schema import TableShown, described_view
-from penstock.gateway import Unwrapped, document_of, forgettable, key_value, unwrap
+from penstock.core.schema import TableSchema, described_view
+from penstock.gateway import StoredLine, document_of, forgettable, key_value, unwrap
 from penstock.mapreduce import (
     FunctionMapper,
     Groups,
     Pairs,
     TreeReduce,
     ViewNode,
-    behind_db,
+    node_log_db,
 )
 from penstock.views import App, Merge, reach
 
@@ -62,7 +62,7 @@ def _digest_of(snap: Snapshot, app: App) -> str:
 def _folding(snap: Snapshot, view: ViewNode, reduce: TreeReduce, app: App) -> TreeReduce:
     """Return the trees of a view. If deferred nodes need functions, use those of the app's same view."""
     wanted = {own.name: own for own in app.views()}.get(view.name)
-    if wanted is None or not snap.reader().count(behind_db(view.number)):
+    if wanted is None or not snap.reader().count(node_log_db(view.number)):
         return reduce
     if described_view(wanted) != snap.schema.catalog.entries[view.name].definition:
         return reduce
@@ -75,14 +75,14 @@ def _item(parts: list[Any]) -> int:
     return int.from_bytes(blake2b(canonical(parts), digest_size=_BITS // 8).digest(), "big")
 
 
-def _table_sum(snap: Snapshot, node: TableShown) -> int:
+def _table_sum(snap: Snapshot, node: TableSchema) -> int:
     readers = [part.reader() for part in snap.parts]
     is_old = forgettable(readers, node.table, node.number, snap.state.ts.get(node.table.name))
     total = sum(_part_sum(part, node, is_old) for part in snap.parts)
     return total % (1 << _BITS)
 
 
-def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] | None) -> int:
+def _part_sum(snap: Snapshot, node: TableSchema, is_old: Callable[[bytes], bool] | None) -> int:
     """Return the sum over the documents of one partition."""
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
@@ -93,7 +93,7 @@ def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] 
         if segment != base:
             base = segment
             for view in views:
-                told[view.name] = _told(snap, view, base)
+                told[view.name] = _remembered_emissions(snap, view, base)
         if is_old is not None and is_old(line):
             continue
         found = unwrap(line)
@@ -107,7 +107,7 @@ def _part_sum(snap: Snapshot, node: TableShown, is_old: Callable[[bytes], bool] 
     return total
 
 
-def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
+def _version(node: TableSchema, found: StoredLine, line: bytes) -> list[Any]:
     """Return the key, the document or None, and its version."""
     table = node.table
     if found.absent:
@@ -122,7 +122,7 @@ def _version(node: TableShown, found: Unwrapped, line: bytes) -> list[Any]:
     return [key, doc, found.ts]
 
 
-def _told(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
+def _remembered_emissions(snap: Snapshot, view: ViewNode, base: int) -> list[Pairs] | None:
     """Return the remembered emission of each document of a segment."""
     groups = Groups()
     [own] = view.remembered(snap.reader(), groups).emissions([record_key(base)])

@@ -22,7 +22,7 @@ from penstock.views import FieldMap, Path, reach
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ViewState:
     """The contributions that one view counts for a document: (group, value) pairs; `held` is the reason for a hold."""
 
     view: str
@@ -31,7 +31,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class DocumentFacts:
     """A stored key: its line, its document (None: deleted), its separate ts, and the contributions by view.
 
     `ts` is the ts of a deletion, or of a document whose ts is not one of its fields.
@@ -41,10 +41,10 @@ class Stored:
     line: bytes
     document: dict[str, Any] | None
     ts: Any
-    told: tuple[Told, ...]
+    told: tuple[ViewState, ...]
 
 
-def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key: Any) -> Stored | None:
+def document_facts(views: Sequence[ViewNode], reader: Reader, table: TableReader, key: Any) -> DocumentFacts | None:
     """Return the stored line of a key and its contributions to these views; None if the key was never stored."""
     place = table.place(key)
     if place is None:
@@ -52,22 +52,22 @@ def stored_of(views: Sequence[ViewNode], reader: Reader, table: TableReader, key
     base, at, line = place
     found = unwrap(line)
     document = None if found.absent else document_of(line)
-    told: list[Told] = []
+    told: list[ViewState] = []
     stored, segment = stored_key(encode_key(key)), record_key(base)
     for view in views:
         remembered = view.remembered(reader, Groups())
         held = remembered.held([stored]).get(stored)
         if held is not None:
-            told.append(Told(view.name, shown_told(view, held.pairs), held.hold.reason))
+            told.append(ViewState(view.name, emissions_text(view, held.pairs), held.hold.reason))
         elif document is not None and isinstance(view.mapper, FieldMapper):
-            told.append(Told(view.name, _by_fields(view, view.mapper, document)))
+            told.append(ViewState(view.name, _by_fields(view, view.mapper, document)))
         elif document is not None:
-            told.append(Told(view.name, shown_told(view, remembered.yielded(segment, at) or [])))
+            told.append(ViewState(view.name, emissions_text(view, remembered.yielded(segment, at) or [])))
     ts = found.patched.floor if found.absent and found.patched is not None else found.ts
-    return Stored(normal_key(key), line, document, ts, tuple(told))
+    return DocumentFacts(normal_key(key), line, document, ts, tuple(told))
 
 
-def shown_told(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
+def emissions_text(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
     """Return remembered contributions with decoded groups."""
     fields = isinstance(view.view.map, FieldMap)
     return tuple((decode_key(group), _shaped(_paths(view), value) if fields else value) for group, value in pairs)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key, shown_key
+from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key, key_text
 from penstock.core.reading.generation_differences import differing, next_switch
 from penstock.core.reading.snapshot import Snapshot
 from penstock.core.reading.visibility import Span, net_changes, next_span, read_spans, saved_position
-from penstock.mapreduce import RowReading, feed_key, read_told
+from penstock.mapreduce import RowReading, feed_key, read_result_changes
 from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def follow(
     for name, position in (("since", since), ("until", until)):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
             raise DefinitionError(
-                f"{name}= is {shown_key(position)}; write a position, as snapshots and changes have them"
+                f"{name}= is {key_text(position)}; write a position, as snapshots and changes have them"
             )
     if since is not None and initial:
         raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
@@ -89,7 +89,7 @@ def _follow(
         with Snapshot(core) as snap:
             since = snap.position
             yield from rows_of(snap, views)
-    follower = Follower(core, views, since, until)
+    follower = FeedReader(core, views, since, until)
     while live() and not follower.done:
         yield from follower.step()
         if not follower.more:
@@ -141,7 +141,7 @@ def _parts(changes: Iterable[Change]) -> Iterator[Changes]:
         yield part
 
 
-class Follower:
+class FeedReader:
     """A reader's position in the feed of one store.
 
     `shown` returns the position up to which readers of all partitions see this store, while a switch is unfinished.
@@ -208,7 +208,7 @@ class Follower:
             before_span = span is not None and span[0] < stop
             if span is not None and before_span:
                 stop, switch = span[0], None
-            for position, commit in read_told(snap.reader(), since, codecs, feed_key(stop)):
+            for position, commit in read_result_changes(snap.reader(), since, codecs, feed_key(stop)):
                 for told in commit:
                     own = told.apart()
                     out.add(generations[own.view][0], decode_keys(own.groups), own.old, own.new, position)

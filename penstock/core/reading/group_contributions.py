@@ -15,19 +15,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.cache import Reader, StoreDamaged, decode_key, is_long, record_key, stored_key
-from penstock.gateway import Block, TableReader, TableReading, unwrap
+from penstock.gateway import LineBlock, TableReader, TableReading, unwrap
 from penstock.mapreduce import (
+    ContributionShape,
+    EmissionSearch,
     FieldSearch,
     Found,
     Hit,
-    Shape,
-    ToldSearch,
     ViewNode,
+    emissions_db,
     held_db,
-    kept_contributions,
-    told_db,
+    stored_contributions,
 )
-from penstock.views import Contribution, Documents, FieldMap, Progress, Row, View, ViewReader
+from penstock.views import Contribution, ContributionDocuments, FieldMap, Progress, Row, View, ViewReader
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -58,7 +58,7 @@ def why_of(
     """Return the contributions to these groups of a view; `source` is its parent view, None for a table."""
     distinct = list(dict.fromkeys(groups))
     if view.keeps:
-        found = kept_contributions(view, snap.reader(), distinct)
+        found = stored_contributions(view, snap.reader(), distinct)
     else:
         found = _Scan(snap, view, distinct, progress).found(source)
     made = {group: _made(snap, view.view, view.number, own) for group, own in zip(distinct, found, strict=True)}
@@ -69,7 +69,7 @@ def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Co
     found.sort(key=lambda one: one[:2])
     held = _held_among(snap.reader(), number, [key for key, _, _ in found])
     keys = [decode_key(key) for key, _, _ in found]
-    documents = Documents(keys, _reading(snap, view))
+    documents = ContributionDocuments(keys, _reading(snap, view))
     rows = zip(keys, found, strict=True)
     return [
         Contribution(key, rank, value, own in held, documents, i) for i, (key, (own, rank, value)) in enumerate(rows)
@@ -117,9 +117,9 @@ class _Scan:
                 self._rows(search, source)
             self._held()
         elif source is None:
-            self._told(ToldSearch(self._groups), self._snap.log(view.view.source.name))
+            self._told(EmissionSearch(self._groups), self._snap.log(view.view.source.name))
         else:
-            self._told_of_rows(ToldSearch(self._groups), source)
+            self._row_emissions(EmissionSearch(self._groups), source)
         return self._found
 
     def _take(self, hits: Sequence[Hit], keys: Sequence[bytes | None]) -> None:
@@ -164,7 +164,7 @@ class _Scan:
     def _held(self) -> None:
         """Add the last good emissions of held documents."""
         places = {group: i for i, group in enumerate(self._groups)}
-        shape = Shape(self._view.reduce.fields)
+        shape = ContributionShape(self._view.reduce.fields)
         for _, held in self._view.remembered(self._reader).all_held():
             for group, values in held.pairs:
                 if group in places:
@@ -172,21 +172,21 @@ class _Scan:
 
     # -- function views
 
-    def _told(self, search: ToldSearch, table: TableReader) -> None:
-        db = told_db(self._view.number)
+    def _told(self, search: EmissionSearch, table: TableReader) -> None:
+        db = emissions_db(self._view.number)
         first: int | None = None
         for segment in table.segments():
             key = record_key(segment.base)
             row = self._reader.get_many(db, [key])[0]
             hits = [] if row is None else search.in_row(key, row, db)
             if hits:
-                block = Block.of([(segment, np.array([hit.place for hit in hits]))])
+                block = LineBlock.of([(segment, np.array([hit.place for hit in hits]))])
                 self._take(hits, table.newest_keys(block, np.arange(len(hits))))
             first = segment.base if first is None else first
             self._tell(segment.base + len(segment) - first, table.tail - first)
 
-    def _told_of_rows(self, search: ToldSearch, source: ViewNode) -> None:
-        db = told_db(self._view.number)
+    def _row_emissions(self, search: EmissionSearch, source: ViewNode) -> None:
+        db = emissions_db(self._view.number)
         total = self._reader.count(db)
         for done, (key, row) in enumerate(self._reader.scan(db), 1):
             hits = search.in_row(key, row, db)

@@ -15,13 +15,13 @@ from penstock.cache import (
     checked,
     decode_key,
     encode_entry,
+    key_text,
     naming,
-    shown_key,
 )
-from penstock.core.catalog import State, read_note, read_state
-from penstock.core.damage_names import places_of
+from penstock.core.catalog import StateRow, read_spout_state, read_state
+from penstock.core.damage_names import database_labels
 from penstock.core.generation_switch import former_schema, former_state
-from penstock.core.reading.document_facts import Stored, stored_of
+from penstock.core.reading.document_facts import DocumentFacts, document_facts
 from penstock.core.reading.group_contributions import why_of
 from penstock.core.reading.group_weights import Weight, weight_of
 from penstock.core.reading.visibility import read_spans, saved_position
@@ -29,7 +29,7 @@ from penstock.core.schema import Schema
 from penstock.gateway import TableReader, TableReading
 from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered
-from penstock.views import Contribution, Position, Progress, ViewReader, shown_position
+from penstock.views import Contribution, Position, Progress, ViewReader, position_text
 
 if TYPE_CHECKING:
     from penstock.core.commit import Core
@@ -40,7 +40,7 @@ Consistency = Literal["eventual", "position"]
 def must_be_known(consistency: str) -> None:
     """Raise DefinitionError for an unknown `consistency`."""
     if not isinstance(consistency, str) or consistency not in ("eventual", "position"):
-        raise DefinitionError(f"consistency= is {shown_key(consistency)}; write 'eventual' or 'position'")
+        raise DefinitionError(f"consistency= is {key_text(consistency)}; write 'eventual' or 'position'")
 
 
 class Snapshot:
@@ -61,7 +61,7 @@ class Snapshot:
             state = read_state(reader)
         self._begin(core, reader, state)
 
-    def _begin(self, core: Core, reader: Reader, state: State) -> None:
+    def _begin(self, core: Core, reader: Reader, state: StateRow) -> None:
         self._core = core
         self._reader: Reader | None = reader
         self._state = state
@@ -90,7 +90,7 @@ class Snapshot:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<snapshot at {shown_position(self.position)}>"
+        return f"<snapshot at {position_text(self.position)}>"
 
     @property
     def parts(self) -> Sequence[Snapshot]:
@@ -98,7 +98,7 @@ class Snapshot:
         return (self,)
 
     @property
-    def state(self) -> State:
+    def state(self) -> StateRow:
         """The state of the store in this snapshot."""
         return self._state
 
@@ -151,7 +151,7 @@ class Snapshot:
 
     def _note(self, source: str) -> bytes:
         with self.naming():
-            return read_note(self.reader(), source)
+            return read_spout_state(self.reader(), source)
 
     @checked
     def view(self, name: str) -> ViewReader:
@@ -177,7 +177,7 @@ class Snapshot:
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context that names damage in the users' terms."""
-        return naming(lambda: places_of(self._schema.catalog))
+        return naming(lambda: database_labels(self._schema.catalog))
 
     def _why(
         self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
@@ -185,7 +185,7 @@ class Snapshot:
         as_of = self.as_of(view.name)
         if as_of is not None and not view.keeps:
             raise PenstockError(
-                f"view {view.name!r} stands at position {shown_position(as_of)} while it is built anew, and its "
+                f"view {view.name!r} stands at position {position_text(as_of)} while it is built anew, and its "
                 "documents have gone on; ask why once it is complete"
             )
         with self.naming():
@@ -210,14 +210,14 @@ class Snapshot:
         return found
 
     @checked
-    def stored(self, table: str, key: Any) -> Stored | None:
+    def stored(self, table: str, key: Any) -> DocumentFacts | None:
         """Return the stored line of a key, and its contributions to each view; None if it was never stored.
 
         snap.stored("users", 7).told
         """
         views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
         with self.naming():
-            return stored_of(views, self.reader(), self.log(table), key)
+            return document_facts(views, self.reader(), self.log(table), key)
 
     def weight(self, view: str, hot: int) -> Weight:
         """Measure the groups of a view in one scan of its rows, and return the heaviest.

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.cache import META, Reader, Writer, seal, unseal
-from penstock.core.catalog import State
-from penstock.mapreduce import RowReading, Told, feed_key, read_told
+from penstock.core.catalog import StateRow
+from penstock.mapreduce import ResultChanges, RowReading, feed_key, read_result_changes
 
 __all__ = ["Span", "add_span", "net_changes", "next_span", "read_spans", "saved_position", "with_early_set"]
 
@@ -28,7 +28,7 @@ _KEY = b"undone"
 _decode = msgspec.msgpack.Decoder(list[Span]).decode
 
 
-def with_early_set(state: State, sender: int, position: int | None) -> State:
+def with_early_set(state: StateRow, sender: int, position: int | None) -> StateRow:
     """Return the state with the position of a sender's early set; None if it has none that may be unsaved."""
     told_at = {other: at for other, at in state.told_at.items() if other != sender}
     if position is not None:
@@ -36,7 +36,7 @@ def with_early_set(state: State, sender: int, position: int | None) -> State:
     return state if told_at == state.told_at else msgspec.structs.replace(state, told_at=told_at)
 
 
-def read_spans(reader: Reader, state: State) -> list[Span]:
+def read_spans(reader: Reader, state: StateRow) -> list[Span]:
     """Return, in order, the spans that the feed still has, or that end after an unsaved early set."""
     if not state.guard:
         return []  # no other partition ever sent an early set
@@ -45,13 +45,13 @@ def read_spans(reader: Reader, state: State) -> list[Span]:
     return [] if row is None else [span for span in _decode(unseal(_KEY, row, META)) if span[1] > needed]
 
 
-def add_span(writer: Writer, state: State, span: Span) -> None:
+def add_span(writer: Writer, state: StateRow, span: Span) -> None:
     """Write one more span, and drop those that the feed no longer has."""
     spans = sorted([*read_spans(writer, state), span])
     writer.put_many(META, [(_KEY, seal(_KEY, msgspec.msgpack.encode(spans)))])
 
 
-def saved_position(state: State, spans: Sequence[Span]) -> int:
+def saved_position(state: StateRow, spans: Sequence[Span]) -> int:
     """Return the last position up to which all changes are known to be saved, or were retracted."""
     position = min([state.position, *(at - 1 for at in state.told_at.values())])
     for first, last in reversed(spans):
@@ -72,14 +72,14 @@ def next_span(spans: Sequence[Span], since: int) -> Span | None:
     return out
 
 
-def net_changes(reader: Reader, since: int, until: int, views: dict[int, RowReading]) -> Iterable[Told]:
+def net_changes(reader: Reader, since: int, until: int, views: dict[int, RowReading]) -> Iterable[ResultChanges]:
     """Yield the net changes of these views between two positions, without groups that end as they began."""
     found: dict[int, dict[bytes, tuple[object, object]]] = {}
-    for _, commit in read_told(reader, since, views, feed_key(until + 1)):
+    for _, commit in read_result_changes(reader, since, views, feed_key(until + 1)):
         for told in commit:
             known = found.setdefault(told.view, {})
             for group, old, new in zip(told.groups, told.old, told.new, strict=True):
                 known[group] = (known[group][0] if group in known else old, new)
     for view, known in found.items():
         sides = list(known.values())
-        yield Told(view, list(known), [old for old, _ in sides], [new for _, new in sides]).apart()
+        yield ResultChanges(view, list(known), [old for old, _ in sides], [new for _, new in sides]).apart()

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import DocLog, forget_step, segments_from
+from penstock.cache import DocumentLog, forget_step, segments_from
 from penstock.core.nodes import moves_noted
 from penstock.core.reading.snapshot import Snapshot
 from penstock.gateway import TableNode, forgettable
@@ -100,7 +100,7 @@ class _Table:
         return self._core.tables[self._name]
 
     @property
-    def _log(self) -> DocLog:
+    def _log(self) -> DocumentLog:
         return self._node.log
 
     def run(self, tell: Callable[[int], None]) -> tuple[int, int]:

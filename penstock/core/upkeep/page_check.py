@@ -14,23 +14,23 @@ from penstock.cache import (
     FREE,
     MAIN,
     META,
+    DatabaseLabel,
     Digest,
     PenstockError,
-    Place,
     Reader,
     Store,
     StoreDamaged,
+    error_text,
     open_lmdb,
-    said,
     scrub_pages,
 )
 from penstock.core.catalog import catalog_of, catalog_row
-from penstock.core.damage_names import places_of
+from penstock.core.damage_names import database_labels
 from penstock.core.store_layout import read_layout
 from penstock.core.upkeep.scrub_result import keep_result, read_result
 from penstock.views import Progress
 
-__all__ = ["Walked", "damaged_pages_at", "must_be_sound", "walk"]
+__all__ = ["PageReport", "damaged_pages_at", "must_be_sound", "walk"]
 
 _log = logging.getLogger("penstock.engine")
 _UNREADABLE = {MAIN, FREE, META}  # if one of these is damaged, the catalog is not read
@@ -40,7 +40,7 @@ _MADE_AGAIN = ("view", "tree", "behind", "index", "feed", "quarantine")
 
 
 @dataclass(slots=True)
-class Walked:
+class PageReport:
     """The result of a walk. After damage in `pages` nothing else of the store may be read.
 
     Keys of the databases in `lost` were lost or added. The databases in `uncounted` are counted for the first time.
@@ -49,7 +49,7 @@ class Walked:
     pages: list[StoreDamaged] = field(default_factory=list)
     lost: dict[str, Digest] = field(default_factory=dict)
     uncounted: dict[str, Digest] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, DatabaseLabel] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -80,7 +80,9 @@ class Walked:
         try:
             keep_result(folder, self.seconds, damaged, self.worst() is not None)
         except (OSError, PenstockError) as error:
-            _log.warning("`penstock status` does not show the scrub of %s that ended now: %s", folder, said(error))
+            _log.warning(
+                "`penstock status` does not show the scrub of %s that ended now: %s", folder, error_text(error)
+            )
 
     def _damage_of(self, db: str) -> StoreDamaged:
         step = _FIX if _is_fixable(db) else COPY
@@ -121,7 +123,7 @@ def must_be_sound(store: Store, folder: str) -> None:
         raise worst
 
 
-def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress | None = None) -> Walked:
+def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress | None = None) -> PageReport:
     """Walk all pages of a store, and name the damage; `take` opens a snapshot.
 
     `progress` receives the pages passed and their total. It may wait, and its exception ends the walk.
@@ -130,9 +132,9 @@ def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress 
     try:
         scrub = scrub_pages(take, progress)
     except StoreDamaged as damage:  # in a meta page, or in the digests
-        return Walked([damage], seconds=time.monotonic() - began)
+        return PageReport([damage], seconds=time.monotonic() - began)
     if scrub is None:
-        return Walked()
+        return PageReport()
     found, catalog = scrub.found, None
     if not any(damage.db in _UNREADABLE for damage in found):
         with take() as reader:
@@ -141,6 +143,6 @@ def walk(take: Callable[[], AbstractContextManager[Reader]], progress: Progress 
                 catalog = None if row is None else catalog_of(row, "")
             except StoreDamaged:
                 catalog = None
-    places = places_of(catalog)
+    places = database_labels(catalog)
     pages = [damage.of(places[damage.db].words) if damage.db in places else damage for damage in found]
-    return Walked(list(pages), scrub.lost, scrub.uncounted, places, time.monotonic() - began)
+    return PageReport(list(pages), scrub.lost, scrub.uncounted, places, time.monotonic() - began)

@@ -15,12 +15,12 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.cache import Closed, ForkedStore, PenstockError, said
+from penstock.cache import Closed, ForkedStore, PenstockError, error_text
 from penstock.core.settings import Scrubbing
 from penstock.core.upkeep.scrub_result import ScrubResult
 from penstock.views import Progress
 
-__all__ = ["Pace", "ScrubEnded", "Scrubber"]
+__all__ = ["ScrubEnded", "ScrubPace", "ScrubThread"]
 
 _LONGEST = 600.0  # seconds of a walk
 _STEP = 256  # pages between two pauses
@@ -32,11 +32,11 @@ class ScrubEnded(Exception):
     """A signal that the thread must end and give up its walk."""
 
 
-class Pace:
+class ScrubPace:
     """The pauses of one walk: they keep it at the rate.
 
     >>> pauses = []
-    >>> pace = Pace(rate=4096 * 1000, wait=lambda seconds: pauses.append(seconds), clock=lambda: 0.0)
+    >>> pace = ScrubPace(rate=4096 * 1000, wait=lambda seconds: pauses.append(seconds), clock=lambda: 0.0)
     >>> pace(100, 1000), pace(300, 1000), pace(400, 1000)
     (None, None, None)
     >>> pauses
@@ -64,7 +64,7 @@ class Pace:
         self._passed, self._began = passed, self._clock()
 
 
-class Scrubbed(Protocol):
+class ScrubbedEngine(Protocol):
     """The engine, as the thread uses it."""
 
     def last_scrub(self) -> ScrubResult | None:
@@ -76,10 +76,12 @@ class Scrubbed(Protocol):
         ...
 
 
-class Scrubber:
+class ScrubThread:
     """The scrub thread. It runs until `close`, and keeps no engine alive between two walks."""
 
-    def __init__(self, engine: Scrubbed, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None) -> None:
+    def __init__(
+        self, engine: ScrubbedEngine, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None
+    ) -> None:
         self._engine = weakref.ref(engine)
         self._scrubbing = scrubbing
         self._ended = threading.Event()
@@ -101,15 +103,19 @@ class Scrubber:
             pause = self._due(engine.last_scrub())
             try:
                 if pause <= 0:
-                    engine.scrub_once(Pace(self._scrubbing.rate, self._wait))
+                    engine.scrub_once(ScrubPace(self._scrubbing.rate, self._wait))
                     pause = self._scrubbing.every
             except (ScrubEnded, Closed, ForkedStore):
                 return
             except PenstockError as error:
-                _log.warning("the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, said(error))
+                _log.warning(
+                    "the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, error_text(error)
+                )
                 pause = _AGAIN
             except Exception as error:
-                _log.exception("the store could not be scrubbed: %s; it is tried again in %d s", said(error), _AGAIN)
+                _log.exception(
+                    "the store could not be scrubbed: %s; it is tried again in %d s", error_text(error), _AGAIN
+                )
                 pause = _AGAIN
             del engine
             if self._wait(pause):

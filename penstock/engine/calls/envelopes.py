@@ -12,26 +12,26 @@ from typing import Any
 
 from penstock.cache import ArgumentKind, PenstockError, RecordError, normalise
 from penstock.core import Batch, line_of
-from penstock.gateway import Received
-from penstock.recovery import Posted, posted, wire_record
+from penstock.gateway import ReceivedRecord
+from penstock.recovery import PostedValue, posted, wire_record
 from penstock.spout import Record
 from penstock.views import App, Counts
 
-__all__ = ["Wired", "ingested", "reposts_of", "wired"]
+__all__ = ["Envelopes", "envelopes_of", "ingested", "reposts_of"]
 
 
 @dataclass(slots=True)
-class Wired:
+class Envelopes:
     """The batches of tables, and the values that were posted to them."""
 
     tables: dict[str, list[Batch]] = field(default_factory=dict)
-    values: dict[str, list[Posted]] = field(default_factory=dict)
+    values: dict[str, list[PostedValue]] = field(default_factory=dict)
     reposts: int = 0
 
 
-def wired(app: App, table: str, batch: Batch) -> Wired:
+def envelopes_of(app: App, table: str, batch: Batch) -> Envelopes:
     """What the records of a batch say; `table` is that of its source."""
-    out = Wired()
+    out = Envelopes()
     taken: dict[str, dict[int, tuple[bytes, Any]]] = {table: {}}
     refused, received = dict(batch.refused), dict(batch.received)
     for place, line in zip(batch.places(range(batch.records.n)), batch.records.lines, strict=True):
@@ -44,7 +44,7 @@ def wired(app: App, table: str, batch: Batch) -> Wired:
             else:
                 taken.setdefault(record.table, {})[place] = line_of(record.doc), normalise(record.ts)
         except PenstockError as error:
-            refused[place], received[place] = str(getattr(error, "reason", error)), Received.of_wire(line)
+            refused[place], received[place] = str(getattr(error, "reason", error)), ReceivedRecord.of_wire(line)
     places = range(batch.records.n + len(batch.skips))
     for name, lines in taken.items():
         part = Batch(unit=batch.unit, first=batch.first, origin=batch.origin, run=batch.run)
@@ -87,20 +87,20 @@ def ingested(
     return tables, Counts(late=late, equal=equal)
 
 
-def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list[Posted]]:
+def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list[PostedValue]]:
     """Return the values that are posted from the offset `done` on; those that can't be taken are refused later."""
-    known: dict[str, list[Posted]] = {}
+    known: dict[str, list[PostedValue]] = {}
     for record in records:
         if not isinstance(record, Record):
             raise ArgumentKind("records", record, "give an iterable of ps.Record")
         if record.repost and (record.offset is None or record.offset >= done):
             found = posted_or_not(app, record)
-            if isinstance(found, Posted):
+            if isinstance(found, PostedValue):
                 known.setdefault(record.table, []).append(found)
     return known
 
 
-def posted_or_not(app: App, record: Record) -> Posted | RecordError:
+def posted_or_not(app: App, record: Record) -> PostedValue | RecordError:
     """Return the value that a record posts, or the error that says why it can't be one."""
     try:
         return posted(app.table_of(record.table), record.doc)

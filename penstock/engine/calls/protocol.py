@@ -14,14 +14,14 @@ from penstock.cache import Tell
 from penstock.core import Batch, Compacted, Consistency, OpenState, Resume, Scrubbing, ScrubResult, Snapshot
 from penstock.generations import Refilled
 from penstock.partitions import Copied
-from penstock.recovery import Posted, Releases, Site
+from penstock.recovery import PostedValue, QuarantineRetries, Site
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Changes, Counts, Migrated, Position, Progress
 
 __all__ = ["Building", "EngineStore", "Repost"]
 
-Repost = Callable[[Mapping[str, Sequence[Posted]]], object]
+Repost = Callable[[Mapping[str, Sequence[PostedValue]]], object]
 """Repairs views by values of tables, before the batch that names these values is taken."""
 
 
@@ -143,7 +143,7 @@ class EngineStore(Protocol):
         """Make the site of one repair."""
         ...
 
-    def releases(self, progress: Progress | None) -> Releases:
+    def releases(self, progress: Progress | None) -> QuarantineRetries:
         """Make one retry or drop of quarantined entries."""
         ...
 

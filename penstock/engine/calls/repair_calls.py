@@ -15,15 +15,15 @@ from penstock.engine.calls.protocol import EngineStore
 from penstock.recovery import (
     Check,
     Checked,
-    Posted,
+    EntryFilter,
+    PostedValue,
     Quarantined,
     QuarantineKind,
-    Releases,
-    Repair,
+    QuarantineRetries,
     Repaired,
-    Reposting,
+    Repost,
+    Restatement,
     Settled,
-    Wanted,
     listed,
     posted,
 )
@@ -60,9 +60,9 @@ class RepairCalls(ABC):
         for entry in engine.quarantine("record", table="users"):
             print(entry.id, entry.source, entry.place, entry.reason)
         """
-        return self._listed(Wanted.of(ids, kind, table, view, limit, resting))
+        return self._listed(EntryFilter.of(ids, kind, table, view, limit, resting))
 
-    def _listed(self, wanted: Wanted) -> Iterator[Quarantined]:
+    def _listed(self, wanted: EntryFilter) -> Iterator[Quarantined]:
         with self.store.snapshot() as snap, snap.naming():
             yield from listed(snap, wanted)
 
@@ -85,7 +85,7 @@ class RepairCalls(ABC):
 
         engine.retry(view="namecount").released
         """
-        return self._releases(progress).retry(Wanted.of(ids, kind, table, view, limit))
+        return self._releases(progress).retry(EntryFilter.of(ids, kind, table, view, limit))
 
     @checked
     def drop(
@@ -105,7 +105,7 @@ class RepairCalls(ABC):
 
         engine.drop("r17").dropped
         """
-        wanted = Wanted.of(ids, kind, table, view, limit)
+        wanted = EntryFilter.of(ids, kind, table, view, limit)
         if wanted.everything:
             raise PenstockError("drop() needs to know what to let go of; give it ids, or kind=, table= or view=")
         return self._releases(progress).drop(wanted)
@@ -153,12 +153,12 @@ class RepairCalls(ABC):
         definition = state.app.lookup(name)
         asked = None if key_or_group is None else encode_key(key_or_group)
         with self._alone():
-            repair = Repair(self.store.site(), progress)
+            repair = Restatement(self.store.site(), progress)
             if not isinstance(definition, Table):
                 repair.complete(name)
                 repair.view(name, None if asked is None else [asked])
             elif asked is not None:
-                Reposting(repair).restate(name, [key_or_group])
+                Repost(repair).restate(name, [key_or_group])
             else:
                 for view in state.app.views():
                     if view.table is definition:
@@ -177,18 +177,18 @@ class RepairCalls(ABC):
         """
         self.store.state.must_be_writable()
         with self._alone():
-            return Check(Repair(self.store.site(), progress, fix), progress).run()
+            return Check(Restatement(self.store.site(), progress, fix), progress).run()
 
-    def _releases(self, progress: Progress | None) -> Releases:
+    def _releases(self, progress: Progress | None) -> QuarantineRetries:
         self.store.state.must_be_writable()
         self.flush()
         return self.store.releases(progress)
 
-    def _repost(self, values: Mapping[str, Sequence[Posted]], progress: Progress | None = None) -> list[Repaired]:
+    def _repost(self, values: Mapping[str, Sequence[PostedValue]], progress: Progress | None = None) -> list[Repaired]:
         with self._alone():
-            repair = Repair(self.store.site(), progress)
+            repair = Restatement(self.store.site(), progress)
             for name, posts in values.items():
-                Reposting(repair).repost(name, posts)
+                Repost(repair).repost(name, posts)
             return repair.found()
 
     @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock.core import Core, OpenState, Snapshot, built_of, differing
-from penstock.generations import STEP, Sweeper, Turn
+from penstock.generations import STEP, BuildThread, Turn
 from penstock.views import Migrated, Progress
 
 __all__ = ["StoreBuilding"]
@@ -17,14 +17,14 @@ class StoreBuilding:
     def __init__(self, core: Core, state: OpenState) -> None:
         self._core = core
         self._state = state
-        self.sweeper: Sweeper | None = None
+        self.sweeper: BuildThread | None = None
         self._seen = 0  # how often the lock had been taken at the last step
 
     def begin(self) -> None:
         """Have a thread build the rest, if there is any."""
         self._state.must_be_open()
-        if self._core.sweep is not None or self._core.catalog.trash:
-            self.sweeper = Sweeper(self)
+        if self._core.build is not None or self._core.catalog.trash:
+            self.sweeper = BuildThread(self)
 
     def stop(self) -> None:
         """End the thread after its step."""
@@ -33,7 +33,7 @@ class StoreBuilding:
 
     def settle(self) -> None:
         """Build all views that are being built, so that the next call concerns one generation only."""
-        if self._core.sweep is not None:
+        if self._core.build is not None:
             self._finish(None)
 
     def migrate(self, progress: Progress | None) -> Migrated:
@@ -49,13 +49,13 @@ class StoreBuilding:
                 groups = sum(1 for _ in differing(snap.reader(), snap.schema, names, core.switched))
         return Migrated(core.changed, core.told, groups)
 
-    def sweep_once(self, limit: int) -> Turn:
+    def build_once(self, limit: int) -> Turn:
         """Do one step."""
         asked = time.perf_counter()
         with self._state.lock.next():
             self._state.must_be_open()
             began = time.perf_counter()
-            more = self._core.sweep_step(limit)
+            more = self._core.build_step(limit)
             took = time.perf_counter() - began
             busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
             if self._core.behind:
@@ -63,7 +63,7 @@ class StoreBuilding:
                 more = self._catch_up()
         return Turn(more, took, began - asked, busy)
 
-    def sweep_failed(self, why: str | None) -> None:
+    def build_failure(self, why: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
         self._core.trouble = why
 
@@ -71,7 +71,7 @@ class StoreBuilding:
         """Process as many rows as came since the last step, so each turn leaves fewer. Return True if any are left."""
         more = True
         while behind := self._core.behind:
-            more = self._core.sweep_step(min(behind, STEP))
+            more = self._core.build_step(min(behind, STEP))
         return more
 
     def _finish(self, progress: Progress | None) -> None:
@@ -79,9 +79,9 @@ class StoreBuilding:
         while more:
             with self._state.lock.next():
                 self._state.must_be_open()
-                more = self._core.sweep_step(STEP)
+                more = self._core.build_step(STEP)
                 if self._core.behind:
                     more = self._catch_up()
-            if progress is not None and self._core.sweep is not None:
+            if progress is not None and self._core.build is not None:
                 with Snapshot(self._core) as snap:
                     progress(*built_of(snap.reader(), snap.schema.catalog))

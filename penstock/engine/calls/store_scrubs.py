@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from penstock.core import Core, OpenState, Scrubber, Scrubbing, ScrubResult, Walked, read_result, walk
-from penstock.recovery import Steps
+from penstock.core import Core, OpenState, PageReport, Scrubbing, ScrubResult, ScrubThread, read_result, walk
+from penstock.recovery import RepairSteps
 from penstock.views import Progress
 
 __all__ = ["StoreScrubs"]
@@ -21,14 +21,14 @@ class StoreScrubs:
     def __init__(self, core: Core, state: OpenState) -> None:
         self._core = core
         self._state = state
-        self.scrubber: Scrubber | None = None
+        self.scrubber: ScrubThread | None = None
         self._logged: set[str] = set()
 
     def begin(self, scrubbing: Scrubbing | None) -> None:
         """Have a thread scrub the store now and then; a store in memory has no pages."""
         self._state.must_be_open()
         if scrubbing is not None and self._state.path is not None:
-            self.scrubber = Scrubber(self, scrubbing)
+            self.scrubber = ScrubThread(self, scrubbing)
 
     def last_scrub(self) -> ScrubResult | None:
         """Return the result of the last scrub; None if there was none."""
@@ -41,11 +41,11 @@ class StoreScrubs:
         self._core.damaged = walked.worst()
         self._log_once(walked)
         if walked.uncounted and self._core.damaged is None:
-            Steps(self._core, self._state.lock, []).count(walked.uncounted)
+            RepairSteps(self._core, self._state.lock, []).count(walked.uncounted)
         if self._state.path is not None:
             walked.keep(self._state.path)
 
-    def _log_once(self, walked: Walked) -> None:
+    def _log_once(self, walked: PageReport) -> None:
         effect = _GOES_ON if walked.worst() is None else _STOPS
         for line in (*walked.damaged, *map(walked.said, walked.lost)):
             if line not in self._logged:

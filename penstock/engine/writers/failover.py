@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from penstock.cache import Closed, Tell
 from penstock.generations import Refilled
-from penstock.remote import HolderLost, Operation, OperationWriter, RemoteWriter, Writer
+from penstock.remote import HolderLost, Operation, OperationWriter, RemoteWriter, StoreWriter
 from penstock.spout import SpoutBatch
 from penstock.views import Counts
 
@@ -30,7 +30,7 @@ _LOSSES = 5  # holders that one call may lose without an answer
 class Failover(OperationWriter):
     """The store in this process or at its holder; `reopen` opens it, or connects to its holder."""
 
-    def __init__(self, reopen: Callable[[], Writer]) -> None:
+    def __init__(self, reopen: Callable[[], StoreWriter]) -> None:
         self._reopen = reopen
         self._writer = reopen()
         self._closed = False

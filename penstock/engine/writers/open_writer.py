@@ -19,7 +19,7 @@ from penstock.cache import PenstockError, StoreInUse
 from penstock.core import Scrubbing
 from penstock.engine.opening import open_engine
 from penstock.generations import MEMORY
-from penstock.remote import Gone, RemoteWriter, Writer
+from penstock.remote import RemoteWriter, StoreWriter, WireClosed
 from penstock.views import App
 
 __all__ = ["memory_of_holder", "writer"]
@@ -39,7 +39,7 @@ def writer(
     listen: bool = True,
     migrate: Literal["auto", "refuse"] = "auto",
     scrub: Scrubbing | None = None,
-) -> Writer:
+) -> StoreWriter:
     """The writer of the store at a path: opened here, or handed over to the process that holds it.
 
     >>> import tempfile, penstock as ps
@@ -65,7 +65,7 @@ def writer(
             known, until = used.holder, time.monotonic() + patience
         try:
             return RemoteWriter.reach(where, used.holder, patience)
-        except Gone:  # it begins, or it has just ended, or it listens to nobody
+        except WireClosed:  # it begins, or it has just ended, or it listens to nobody
             if time.monotonic() >= until:
                 raise StoreInUse(where, f"{used.holder}, which takes no work from other processes") from None
         time.sleep(_AGAIN)
@@ -79,5 +79,5 @@ def memory_of_holder(path: str | os.PathLike[str], patience: float = _MEMORY) ->
     try:
         with RemoteWriter.reach(os.fspath(path), "its holder", patience) as remote:
             return remote.memory()
-    except (Gone, PenstockError):
+    except (WireClosed, PenstockError):
         return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Closed, StoreInUse
-from penstock.remote import HolderLost, HolderSilent, Operation, OperationWriter, RemoteWriter, Writer
+from penstock.remote import HolderLost, HolderSilent, Operation, OperationWriter, RemoteWriter, StoreWriter
 from penstock.spout import Remembered, SpoutBatch
 from penstock.views import Counts
 
@@ -42,7 +42,7 @@ class Loads(Protocol):
 class StandbyWriter(OperationWriter):
     """The store in this process or at its holder; `reopen` opens it, or connects to its holder."""
 
-    def __init__(self, reopen: Callable[[], Writer]) -> None:
+    def __init__(self, reopen: Callable[[], StoreWriter]) -> None:
         self._reopen = reopen
         self._writer = reopen()
         self._turn = threading.Lock()

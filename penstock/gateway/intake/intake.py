@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from penstock.cache import Lane, Slots
 from penstock.gateway.versions.version_stamps import Ints, Stamps, kind_of, stamps_of, unpaired
-from penstock.gateway.versions.winners import Stored
-from penstock.mapreduce import Columns, Decoder, Spaces, key_lanes
+from penstock.gateway.versions.winners import StoredVersions
+from penstock.mapreduce import DecodedColumns, Decoder, Spaces, key_lanes
 from penstock.views import Merge, Table
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Ahead = Callable[[Spaces], Columns | None]
+Ahead = Callable[[Spaces], DecodedColumns | None]
 REJECTED = 255  # the outcome of a record that can't be taken
 
 
@@ -62,7 +62,7 @@ class TableBatch:
 
 
 @dataclass(slots=True)
-class Report:
+class IntakeReport:
     """How the records of a batch fared: an outcome for each, why for the rejected, and which documents are held."""
 
     outcome: NDArray[np.uint8] | bytearray
@@ -80,7 +80,7 @@ class Records:
     stamps: Stamps | None
     gone: Mask | None
     doc: Index  # the document of each in `columns` and `lines`; -1 of a deletion
-    columns: Columns
+    columns: DecodedColumns
     lines: list[bytes]
     unstamped: list[int]  # deletions without a ts, in a table that has one
     void: Mask | None = None  # deletions of what never was
@@ -90,7 +90,7 @@ class Records:
         """How many."""
         return int(self.at.size)
 
-    def settle(self, slots: Slots, stored: Stored) -> None:
+    def settle(self, slots: Slots, stored: StoredVersions) -> None:
         """Give deletions without a ts that of the version they meet."""
         if not self.unstamped:
             return
@@ -129,7 +129,7 @@ class Records:
         return unpaired(float(self.stamps.hi[record]), int(self.stamps.lo[record]))
 
 
-class Intake(Protocol):
+class IntakeTable(Protocol):
     """What taking records in needs of a table's node."""
 
     table: Table
@@ -152,7 +152,9 @@ def _narrowed(stamps: Stamps) -> Stamps:
     return stamps
 
 
-def take_in(node: Intake, batch: TableBatch, columns: Columns | None = None) -> tuple[Records, dict[int, str]]:
+def take_in(
+    node: IntakeTable, batch: TableBatch, columns: DecodedColumns | None = None
+) -> tuple[Records, dict[int, str]]:
     """The records that can be taken, and by their places why the others can't; `columns` where they are known."""
     if columns is None and batch.decoded is not None:
         columns = batch.decoded(node.spaces)
@@ -179,7 +181,7 @@ def take_in(node: Intake, batch: TableBatch, columns: Columns | None = None) -> 
     return _with_deletes(node, batch, columns, places, docs, stamps, rejected)
 
 
-def _ts_of(node: Intake, columns: Columns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
+def _ts_of(node: IntakeTable, columns: DecodedColumns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
     """The ts of each document: its own, or the one that came beside it."""
     if node.table.broker_ts:
         return [batch.stamp(i if places is None else int(places[i])) for i in range(len(batch.lines))]
@@ -202,9 +204,9 @@ def _first_kind(batch: TableBatch, values: Sequence[Any] | Ints, places: Index, 
 
 
 def _with_deletes(
-    node: Intake,
+    node: IntakeTable,
     batch: TableBatch,
-    columns: Columns,
+    columns: DecodedColumns,
     places: Index,
     docs: Index,
     stamps: Stamps | None,

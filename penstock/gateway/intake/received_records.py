@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.cache import PenstockError, is_json, normalise, pack, pack_document, shown_size, shown_whole
+from penstock.cache import PenstockError, is_json, long_text, normalise, pack, pack_document, size_text
 
-__all__ = ["MOST_RECEIVED", "Form", "Received"]
+__all__ = ["MOST_RECEIVED", "Form", "ReceivedRecord"]
 
 MOST_RECEIVED = 128 << 20
 _HEAD = 1 << 20
@@ -36,10 +36,10 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRecord:
     """What was received of one record; `size` is that of all of it, of which `data` may be the beginning.
 
-    >>> Received.of(b'{"name": "Sue"}').data, Received.of({"name": "Sue"}).form
+    >>> ReceivedRecord.of(b'{"name": "Sue"}').data, ReceivedRecord.of({"name": "Sue"}).form
     (b'{"name": "Sue"}', <Form.PACKED: 'packed'>)
     """
 
@@ -54,24 +54,24 @@ class Received:
         return len(self.data) == self.size
 
     @classmethod
-    def made(cls, form: Form, data: bytes, ts: Any = None, size: int | None = None) -> Received:
+    def made(cls, form: Form, data: bytes, ts: Any = None, size: int | None = None) -> ReceivedRecord:
         """Keep the bytes, or the beginning of more than 128 MiB."""
         size = len(data) if size is None else size
         return cls(form, data if size <= MOST_RECEIVED else data[:_HEAD], size, ts)
 
     @classmethod
-    def whole_of(cls, doc: Any, ts: Any = None) -> Received:
+    def whole_of(cls, doc: Any, ts: Any = None) -> ReceivedRecord:
         """Keep a document that a caller hands over; PenstockError if it can't be kept whole."""
         received = cls.of(doc, ts)
         if not received.whole:
             raise PenstockError(
-                f"a record of {shown_size(received.size)} is too large, also for quarantine, which keeps up to "
-                f"{shown_size(MOST_RECEIVED)}; nothing of its batch was put. Put records of at most 16 MiB"
+                f"a record of {size_text(received.size)} is too large, also for quarantine, which keeps up to "
+                f"{size_text(MOST_RECEIVED)}; nothing of its batch was put. Put records of at most 16 MiB"
             )
         return received
 
     @classmethod
-    def of(cls, doc: Any, ts: Any = None) -> Received:
+    def of(cls, doc: Any, ts: Any = None) -> ReceivedRecord:
         """What was handed over as a document."""
         ts = _ts(ts)
         if isinstance(doc, str):
@@ -83,25 +83,25 @@ class Received:
                 return cls.made(Form.PACKED, pack_document(doc), ts)
             except PenstockError:
                 pass  # its text is what can be kept of it
-        return cls.made(Form.TEXT, shown_whole(doc).encode(), ts)
+        return cls.made(Form.TEXT, long_text(doc).encode(), ts)
 
     @classmethod
-    def of_line(cls, line: bytes, ts: Any = None) -> Received:
+    def of_line(cls, line: bytes, ts: Any = None) -> ReceivedRecord:
         """A document in stored form: JSON as it came, or MessagePack."""
         return cls.made(Form.JSON if is_json(line) else Form.PACKED, line, ts)
 
     @classmethod
-    def of_wire(cls, line: bytes) -> Received:
+    def of_wire(cls, line: bytes) -> ReceivedRecord:
         """A record that names its own table, in stored form."""
         return cls.made(Form.WIRE, line)
 
     @classmethod
-    def of_key(cls, key: Any, ts: Any = None) -> Received:
+    def of_key(cls, key: Any, ts: Any = None) -> ReceivedRecord:
         """The key of a deletion."""
         try:
             return cls.made(Form.KEY, pack(normalise(key)), _ts(ts))
         except PenstockError:
-            return cls.made(Form.TEXT, shown_whole(key).encode(), _ts(ts))
+            return cls.made(Form.TEXT, long_text(key).encode(), _ts(ts))
 
 
 def _ts(ts: Any) -> Any:
@@ -109,4 +109,4 @@ def _ts(ts: Any) -> Any:
     try:
         return normalise(ts)
     except PenstockError:
-        return shown_whole(ts)
+        return long_text(ts)

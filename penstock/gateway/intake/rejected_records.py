@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cache import Reader, StoreDamaged, pack, seal, unpack, unseal
-from penstock.gateway.intake.received_records import Form, Received
+from penstock.gateway.intake.received_records import Form, ReceivedRecord
 from penstock.mapreduce import Writes
 
 __all__ = [
     "QUARANTINE",
-    "Reject",
+    "RejectedRecord",
     "counted",
     "keep_rejected",
     "read_rejects",
@@ -36,7 +36,7 @@ QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectedRecord:
     """A record that could not be taken."""
 
     table: str
@@ -44,7 +44,7 @@ class Reject:
     offset: int | None
     where: str
     reason: str
-    received: Received
+    received: ReceivedRecord
     tail: int = 0
 
     @property
@@ -57,7 +57,7 @@ def _key(number: int) -> bytes:
     return number.to_bytes(8, "big")
 
 
-def keep_rejected(rejects: Iterable[Reject], first: int, tails: Mapping[str, int], writes: Writes) -> None:
+def keep_rejected(rejects: Iterable[RejectedRecord], first: int, tails: Mapping[str, int], writes: Writes) -> None:
     """Leave rows of these records, numbered from `first` on; `tails` are the tables' next record numbers."""
     rows: list[tuple[bytes, bytes]] = []
     for number, own in enumerate(rejects, first):
@@ -67,7 +67,7 @@ def keep_rejected(rejects: Iterable[Reject], first: int, tails: Mapping[str, int
     writes.numbered += len(rows)
 
 
-def _row(number: int, own: Reject, tail: int) -> tuple[bytes, bytes]:
+def _row(number: int, own: RejectedRecord, tail: int) -> tuple[bytes, bytes]:
     got, key = own.received, _key(number)
     said = [own.table, own.source, own.offset, own.where, own.reason]
     return key, seal(key, pack([*said, got.form.value, got.data, got.size, got.ts, tail]))
@@ -87,7 +87,7 @@ def release(numbers: Mapping[int, str], writes: Writes) -> None:
         writes.kept[table] = writes.kept.get(table, 0) - 1
 
 
-def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, Reject]:
+def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, RejectedRecord]:
     """Those of these records that are in quarantine."""
     rows = reader.get_many(QUARANTINE, [_key(number) for number in numbers])
     found = zip(numbers, rows, strict=True)
@@ -99,7 +99,7 @@ def rejects_db(table: int) -> str:
     return f"rejects:{table}"
 
 
-def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterator[tuple[int, Reject]]:
+def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterator[tuple[int, RejectedRecord]]:
     """All records in quarantine, or in another database of such rows, from a number on, in order."""
     for key, row in reader.scan(db, _key(first)):
         yield int.from_bytes(key, "big"), _read(key, row)
@@ -108,13 +108,13 @@ def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterat
 _LOST = "its row in the store is damaged; drop it, and put the record anew from its source"
 
 
-def _read(key: bytes, row: bytes) -> Reject:
+def _read(key: bytes, row: bytes) -> RejectedRecord:
     try:
         said: list[Any] = unpack(unseal(key, row, QUARANTINE))
     except StoreDamaged:
-        return Reject("", "", None, "", _LOST, Received(Form.TEXT, b"", 0, None))
+        return RejectedRecord("", "", None, "", _LOST, ReceivedRecord(Form.TEXT, b"", 0, None))
     table, source, offset, where, reason, form, data, size, ts, tail = said
-    return Reject(table, source, offset, where, reason, Received(Form(form), data, size, ts), tail)
+    return RejectedRecord(table, source, offset, where, reason, ReceivedRecord(Form(form), data, size, ts), tail)
 
 
 def counted(reader: Reader, gone: Iterable[int]) -> dict[str, int]:

@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 
 from penstock.cache import Reader, Segment, Writer, record_key, seal, unseal
 
-__all__ = ["first_numbers", "moved_db", "note_moved"]
+__all__ = ["first_numbers", "moved_lines_db", "write_moved_lines"]
 
 Index = NDArray[np.int64]
 
 
-def moved_db(table: int) -> str:
+def moved_lines_db(table: int) -> str:
     """The database of the numbers that copied lines had before, a row for each segment."""
     return f"moved:{table}"
 
 
-def note_moved(table: int, writer: Writer, parts: Sequence[tuple[Segment, Index]], base: int) -> None:
+def write_moved_lines(table: int, writer: Writer, parts: Sequence[tuple[Segment, Index]], base: int) -> None:
     """These lines are copied to the segment at `base`."""
     numbers = [first_numbers(table, writer, segment.base, at) for segment, at in parts]
     every = np.concatenate(numbers)
     if every.size:
         key = record_key(base)
-        writer.put_many(moved_db(table), [(key, seal(key, every.astype("<i8").tobytes()))])
+        writer.put_many(moved_lines_db(table), [(key, seal(key, every.astype("<i8").tobytes()))])
 
 
 def first_numbers(table: int, reader: Reader, base: int, at: Index) -> Index:
     """The numbers with which these lines of a segment were written."""
-    key, db = record_key(base), moved_db(table)
+    key, db = record_key(base), moved_lines_db(table)
     row = reader.get_many(db, [key])[0]
     if row is None:
         return base + at.astype(np.int64)

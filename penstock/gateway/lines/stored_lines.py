@@ -33,13 +33,13 @@ def stamped_line(ts: Any, line: bytes) -> bytes:
     return pack([STAMPED, ts, line])
 
 
-def patched_line(patched: Patched) -> bytes:
+def patched_line(patched: PatchedDocument) -> bytes:
     """A document merged from patches."""
     return pack([PATCHED, patched.floor, patched.stamps, patched.fields])
 
 
 @dataclass(slots=True)
-class Patched:
+class PatchedDocument:
     """A merged document: its fields, the ts of each, and the ts of the last deletion (None: none, or no ts at all)."""
 
     fields: dict[str, Any]
@@ -48,11 +48,11 @@ class Patched:
 
 
 @dataclass(slots=True)
-class Unwrapped:
+class StoredLine:
     """What a stored line holds."""
 
     line: bytes | None  # the document, None if it is absent or merged
-    patched: Patched | None
+    patched: PatchedDocument | None
     ts: Any
     key: Any
 
@@ -62,15 +62,15 @@ class Unwrapped:
         return self.line is None and (self.patched is None or not self.patched.fields)
 
 
-def unwrap(line: bytes) -> Unwrapped:
+def unwrap(line: bytes) -> StoredLine:
     """What a stored line holds."""
     if not is_wrapped(line):
-        return Unwrapped(line, None, None, None)
+        return StoredLine(line, None, None, None)
     kind, *rest = unpack(line)
     if kind == ABSENT:
         key = tuple(rest[0]) if isinstance(rest[0], list) else rest[0]
-        return Unwrapped(None, None, rest[1], key)
+        return StoredLine(None, None, rest[1], key)
     if kind == STAMPED:
-        return Unwrapped(rest[1], None, rest[0], None)
+        return StoredLine(rest[1], None, rest[0], None)
     floor, stamps, fields = rest
-    return Unwrapped(None, Patched(fields, stamps, floor), None, None)
+    return StoredLine(None, PatchedDocument(fields, stamps, floor), None, None)

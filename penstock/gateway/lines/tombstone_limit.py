@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from penstock.cache import Reader, read_mark, segments_from, unpack_document
-from penstock.gateway.lines.stored_lines import Unwrapped, unwrap
+from penstock.gateway.lines.stored_lines import StoredLine, unwrap
 from penstock.gateway.versions.version_stamps import TEXT, number_of
 from penstock.views import Table, reach
 
@@ -49,7 +49,7 @@ def forgettable(
     return is_old
 
 
-def _ts_of(table: Table, found: Unwrapped, line: bytes) -> int | float:
+def _ts_of(table: Table, found: StoredLine, line: bytes) -> int | float:
     """The greatest ts of a line, as the number by which it is ordered."""
     if found.patched is not None:
         floor = [] if found.patched.floor is None else [found.patched.floor]

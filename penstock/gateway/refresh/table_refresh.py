@@ -15,12 +15,12 @@ import numpy as np
 from penstock.cache import PRESENT, RECORD, Reader, Slots
 from penstock.gateway.lines.stored_lines import unwrap
 from penstock.gateway.table_node import TableNode
-from penstock.gateway.view_deltas import Next
+from penstock.gateway.view_deltas import WinningVersions
 from penstock.mapreduce import Decoder, Writes, key_lanes
 from penstock.views import Merge
 
 
-def retell(node: TableNode, reader: Reader, keys: Sequence[Any], writes: Writes) -> list[int]:
+def refresh_documents(node: TableNode, reader: Reader, keys: Sequence[Any], writes: Writes) -> list[int]:
     """Tell of the documents with these keys, as far as there are any; which of them some view holds."""
     (k0, k1), refused = key_lanes(keys, node.seed)
     assert not refused, "they are keys of documents"
@@ -28,7 +28,7 @@ def retell(node: TableNode, reader: Reader, keys: Sequence[Any], writes: Writes)
     node.memory.fit(node.log.keys.map.used)
     known = slots[node.log.keys.state[slots] & RECORD != 0]
     if known.size:
-        for held in node.telling.held.values():
+        for held in node.deltas.held.values():
             for slot in known.tolist():
                 held.pop(slot, None)
         node.loader.load(reader, known)  # what memory has may not be what the store has
@@ -38,7 +38,7 @@ def retell(node: TableNode, reader: Reader, keys: Sequence[Any], writes: Writes)
     return node.tell(reader, current(node, reader, present, node.decoder), writes)
 
 
-def current(node: TableNode, reader: Reader, present: Slots, decoder: Decoder) -> Next:
+def current(node: TableNode, reader: Reader, present: Slots, decoder: Decoder) -> WinningVersions:
     """The documents of these slots, as if they had just come."""
     lines = node.log.lines(reader, present)
     found = [unwrap(line) for line in lines]
@@ -50,4 +50,4 @@ def current(node: TableNode, reader: Reader, present: Slots, decoder: Decoder) -
     stamped = node.table.has_ts and node.table.merge is Merge.REPLACE
     stamps = node.memory.stamps(present) if stamped else None
     at = np.arange(present.size)
-    return Next(present, at, None, stamps, columns, at, lines)
+    return WinningVersions(present, at, None, stamps, columns, at, lines)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstock.cache import PRESENT, Reader, Slots, Writer, decode_key, record_key, segments_of
 from penstock.gateway.refresh.table_refresh import current
 from penstock.gateway.table_node import TableNode
-from penstock.gateway.view_deltas import Next
+from penstock.gateway.view_deltas import WinningVersions
 from penstock.mapreduce import (
     Contributions,
     Decoder,
@@ -23,16 +23,16 @@ from penstock.mapreduce import (
     Holds,
     ViewNode,
     Writes,
+    emissions_db,
     emissions_row,
     key_lanes,
     mark_resting,
-    told_db,
 )
 
-__all__ = ["rest", "tell_again"]
+__all__ = ["refresh_view", "rest"]
 
 
-def tell_again(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
+def refresh_view(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
     """Tell a view of the documents that it holds, as they are now; the stored keys of those that there are."""
     keys, slots = _slots(node, reader, holds)
     if keys:
@@ -40,7 +40,7 @@ def tell_again(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, wr
         tellers = [(view.name, mapper, lambda: view.groups)] if isinstance(mapper, FunctionMapper) else []
         new = current(node, reader, slots, Decoder(node.plan, node.spaces, node.seed, tellers))
         new.remember = _in_place(node, reader, slots)
-        node.telling.tell_again(reader, new, view, writes)
+        node.deltas.refresh_view(reader, new, view, writes)
     return keys
 
 
@@ -50,22 +50,24 @@ def rest(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: 
     if keys:
         new = current(node, reader, slots, Decoder(node.plan, node.spaces, node.seed, []))
         new.remember = _in_place(node, reader, slots)
-        view.advance(reader, *_taken_back(node, view, new, writes), writes)
+        view.advance(reader, *_retracted(node, view, new, writes), writes)
         reasons = {i: holds[key][1] for i, key in enumerate(keys)}
-        node.telling.hold(view, new, {i: [] for i in reasons}, reasons, [], writes)
+        node.deltas.hold(view, new, {i: [] for i in reasons}, reasons, [], writes)
         mark_resting(view, keys, writes)
     return keys
 
 
-def _taken_back(node: TableNode, view: ViewNode, new: Next, writes: Writes) -> tuple[Contributions, Contributions]:
+def _retracted(
+    node: TableNode, view: ViewNode, new: WinningVersions, writes: Writes
+) -> tuple[Contributions, Contributions]:
     """What comes of documents that are put to rest, which is nothing, and what goes."""
-    who = (node.telling.keys_of(new), np.arange(new.slots.size)) if view.keeps else None
+    who = (node.deltas.keys_of(new), np.arange(new.slots.size)) if view.keeps else None
     if isinstance(view.mapper, FunctionMapper):
         minus = view.emitted(node.memory.functions[view.name].take(new.slots), who)
-        node.telling.remember(view, new, Emissions.none(int(new.slots.size)), writes)
+        node.deltas.remember(view, new, Emissions.none(int(new.slots.size)), writes)
     else:
-        held = node.telling.held[view.name]
-        minus = view.told_pairs([held[slot] for slot in new.slots.tolist()], who)
+        held = node.deltas.held[view.name]
+        minus = view.pair_contributions([held[slot] for slot in new.slots.tolist()], who)
     return minus.take(np.zeros(0, np.int64)), minus
 
 
@@ -86,7 +88,7 @@ def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer
     places = [(s.base, len(s), which, at) for s, which, at in segments_of(reader, node.number, records)]
 
     def remember(writer: Writer, view: ViewNode, emissions: Emissions) -> None:
-        db = told_db(view.number)
+        db = emissions_db(view.number)
         keys = [record_key(base) for base, *_ in places]
         blocks = view.remembered(writer).blocks(keys, [size for _, size, *_ in places])
         for key, told, (_, size, which, at) in zip(keys, blocks, places, strict=True):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import parse_rfc3339, shown
+from penstock.cache import parse_rfc3339, value_text
 from penstock.mapreduce import Column
 
 Ints = NDArray[np.int64]
@@ -105,14 +105,14 @@ def number_of(value: Any, kind: str | None) -> tuple[int | float, str]:
     """The number by which a ts is ordered, and its kind; ValueError says why it is none."""
     if type(value) is str:
         if kind == NUMBER:
-            raise ValueError(f"its ts is {shown(value)}, and the ts of this table are numbers")
+            raise ValueError(f"its ts is {value_text(value)}, and the ts of this table are numbers")
         return parse_rfc3339(value), TEXT
     if value is None:
         raise ValueError("it has no ts")
     if type(value) not in (int, float) or value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(f"its ts is {shown(value)}, which is no int, finite float or RFC 3339 text")
+        raise ValueError(f"its ts is {value_text(value)}, which is no int, finite float or RFC 3339 text")
     if kind == TEXT:
-        raise ValueError(f"its ts is {shown(value)}, and the ts of this table are RFC 3339 texts")
+        raise ValueError(f"its ts is {value_text(value)}, and the ts of this table are RFC 3339 texts")
     return value, NUMBER
 
 

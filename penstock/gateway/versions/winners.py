@@ -39,24 +39,24 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredVersions:
     """What is stored of each record's key: whether there is a document, whether a tombstone with a ts, and the ts."""
 
     present: Mask
     tombstone: Mask
     ts: Stamps | None
 
-    def take(self, records: Index) -> Stored:
+    def take(self, records: Index) -> StoredVersions:
         """Return the facts of these records."""
         ts = None if self.ts is None else self.ts.take(records)
-        return Stored(self.present[records], self.tombstone[records], ts)
+        return StoredVersions(self.present[records], self.tombstone[records], ts)
 
 
 def decide(
     slots: Slots,
     deletes: Mask | None,
     ts: Stamps | None,
-    stored: Stored,
+    stored: StoredVersions,
     same: SameDocument,
     same_as_stored: Callable[[Index], Mask],
 ) -> Decision:
@@ -107,7 +107,7 @@ class _Facts:
 
     deletes: Mask | None
     unmoved: Mask | None  # its ts is that of the stored version; None in a table without ts
-    stored: Stored
+    stored: StoredVersions
     same_as_stored: Callable[[Index], Mask]
 
 
@@ -132,7 +132,7 @@ def _by_slot(slots: Slots) -> Index:
     return np.argsort(slots, kind="stable")
 
 
-def _late(slots: Slots, ts: Stamps | None, stored: Stored) -> Mask:
+def _late(slots: Slots, ts: Stamps | None, stored: StoredVersions) -> Mask:
     """Mark the records whose ts is less than that of the stored version."""
     if ts is None or stored.ts is None:
         return np.zeros(slots.size, bool)

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 Kinds = NDArray[np.uint8]
 
 
-class Kind:
+class LaneKind:
     """The kind of a value, as far as a reducer needs it.
 
     Kinds are plain ints: NumPy takes five times as long to compare a few kinds with an enum member.
@@ -41,10 +41,10 @@ KINDS = 5
 
 
 _KIND_OF: dict[type, int] = {
-    type(None): Kind.NULL,
-    int: Kind.INT,
-    float: Kind.FLOAT,
-    Decimal: Kind.BIG,
+    type(None): LaneKind.NULL,
+    int: LaneKind.INT,
+    float: LaneKind.FLOAT,
+    Decimal: LaneKind.BIG,
 }
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 _FEW = 16  # limit of values up to which Python is faster than NumPy's fixed cost
@@ -53,19 +53,19 @@ _FLOAT, _BITS = struct.Struct("<d"), struct.Struct("<q")
 
 def lane_of(value: Any) -> tuple[int, int]:
     """Return the lane and the kind of one value."""
-    kind = _KIND_OF.get(type(value), Kind.OTHER)
-    if kind is Kind.INT:
-        return (value, kind) if _INT_MIN <= value <= _INT_MAX else (0, Kind.BIG)
-    return (_BITS.unpack(_FLOAT.pack(value))[0] if kind is Kind.FLOAT else 0), kind
+    kind = _KIND_OF.get(type(value), LaneKind.OTHER)
+    if kind is LaneKind.INT:
+        return (value, kind) if _INT_MIN <= value <= _INT_MAX else (0, LaneKind.BIG)
+    return (_BITS.unpack(_FLOAT.pack(value))[0] if kind is LaneKind.FLOAT else 0), kind
 
 
 def value_of(lane: int, kind: int, obj: Any) -> Any:
     """Return the value of a lane of this kind. `obj` is the value of a kind without lanes."""
-    if kind == Kind.INT:
+    if kind == LaneKind.INT:
         return lane
-    if kind == Kind.NULL:
+    if kind == LaneKind.NULL:
         return None
-    return _FLOAT.unpack(_BITS.pack(lane))[0] if kind == Kind.FLOAT else obj
+    return _FLOAT.unpack(_BITS.pack(lane))[0] if kind == LaneKind.FLOAT else obj
 
 
 @dataclass(slots=True)
@@ -90,13 +90,13 @@ class Column:
             except OverflowError:
                 pass
         elif types == {float}:
-            return cls(np.fromiter(values, np.float64, n).view(np.int64), np.full(n, Kind.FLOAT, np.uint8))
+            return cls(np.fromiter(values, np.float64, n).view(np.int64), np.full(n, LaneKind.FLOAT, np.uint8))
         elif not types <= {int, float, type(None)}:
             return cls._mixed(values, keep)
         elif types == {float, type(None)}:
             null = np.fromiter((v is None for v in values), bool, n)
             lane = np.fromiter((0.0 if v is None else v for v in values), np.float64, n).view(np.int64)
-            return cls(lane, np.where(null, Kind.NULL, Kind.FLOAT).astype(np.uint8))
+            return cls(lane, np.where(null, LaneKind.NULL, LaneKind.FLOAT).astype(np.uint8))
         return cls._mixed(values, keep)
 
     @classmethod
@@ -106,19 +106,19 @@ class Column:
             lanes, kinds = [0] * n, bytearray(n)
             for i, value in enumerate(values):
                 lanes[i], kinds[i] = lane_of(value)
-            few = {i: values[i] for i, k in enumerate(kinds) if k >= Kind.BIG and (keep or k == Kind.BIG)}
+            few = {i: values[i] for i, k in enumerate(kinds) if k >= LaneKind.BIG and (keep or k == LaneKind.BIG)}
             return cls(np.array(lanes, np.int64), np.frombuffer(kinds, np.uint8), few)
-        kind = np.fromiter((_KIND_OF.get(type(v), Kind.OTHER) for v in values), np.uint8, n)
+        kind = np.fromiter((_KIND_OF.get(type(v), LaneKind.OTHER) for v in values), np.uint8, n)
         lane = np.zeros(n, np.int64)
         objs: dict[int, Any] = {}
-        for i in (kind == Kind.INT).nonzero()[0].tolist():
+        for i in (kind == LaneKind.INT).nonzero()[0].tolist():
             if _INT_MIN <= values[i] <= _INT_MAX:
                 lane[i] = values[i]
             else:
-                kind[i] = Kind.BIG
-        at = (kind == Kind.FLOAT).nonzero()[0]
+                kind[i] = LaneKind.BIG
+        at = (kind == LaneKind.FLOAT).nonzero()[0]
         lane[at] = np.fromiter((values[i] for i in at.tolist()), np.float64, at.size).view(np.int64)
-        kept = kind >= Kind.BIG if keep else kind == Kind.BIG
+        kept = kind >= LaneKind.BIG if keep else kind == LaneKind.BIG
         for i in kept.nonzero()[0].tolist():
             objs[i] = values[i]
         return cls(lane, kind, objs)
@@ -135,17 +135,17 @@ class Column:
 
     def kinds(self) -> Kinds:
         """Return the kind of each value."""
-        return np.full(self.lane.size, Kind.INT, np.uint8) if self.kind is None else self.kind
+        return np.full(self.lane.size, LaneKind.INT, np.uint8) if self.kind is None else self.kind
 
     def all_kinds(self) -> set[int]:
         """Return the kinds that occur."""
         if self.kind is None:
-            return {Kind.INT} if self.lane.size else set()
+            return {LaneKind.INT} if self.lane.size else set()
         return set(self.kind.tolist()) if self.kind.size <= _FEW else set(np.bincount(self.kind).nonzero()[0].tolist())
 
     def narrow(self) -> Column:
         """Return the column without kinds if all values are ints."""
-        if self.kind is not None and self.kind.size and bool((self.kind == Kind.INT).all()):
+        if self.kind is not None and self.kind.size and bool((self.kind == LaneKind.INT).all()):
             return Column(self.lane)
         return self
 
@@ -171,12 +171,12 @@ class Column:
             rows = enumerate(zip(self.lane.tolist(), self.kind.tolist(), strict=True))
             return [value_of(lane, kind, self.objs.get(i, True)) for i, (lane, kind) in rows]
         out = self.lane.tolist()
-        for i in (self.kind == Kind.NULL).nonzero()[0].tolist():
+        for i in (self.kind == LaneKind.NULL).nonzero()[0].tolist():
             out[i] = None
-        at = (self.kind == Kind.FLOAT).nonzero()[0]
+        at = (self.kind == LaneKind.FLOAT).nonzero()[0]
         for i, v in zip(at.tolist(), self.lane[at].view(np.float64).tolist(), strict=True):
             out[i] = v
-        for i in (self.kind >= Kind.BIG).nonzero()[0].tolist():
+        for i in (self.kind >= LaneKind.BIG).nonzero()[0].tolist():
             out[i] = self.objs.get(i, True)
         return out
 
@@ -188,7 +188,9 @@ class Column:
         lane = np.concatenate([p.lane for p in parts]) if parts else np.zeros(0, np.int64)
         kind: Kinds | None = None
         if any(p.kind is not None for p in parts):
-            kind = np.concatenate([np.full(len(p), Kind.INT, np.uint8) if p.kind is None else p.kind for p in parts])
+            kind = np.concatenate(
+                [np.full(len(p), LaneKind.INT, np.uint8) if p.kind is None else p.kind for p in parts]
+            )
         objs: dict[int, Any] = {}
         at = 0
         for p in parts:

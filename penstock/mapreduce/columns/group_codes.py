@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from penstock.cache import KeyKind, KeyTooLong, decode_key, encode_key, stored_key
 
 if TYPE_CHECKING:
-    from penstock.mapreduce.columns.key_ranges import Ranges
+    from penstock.mapreduce.columns.key_ranges import KeyRanges
 
 Codes = NDArray[np.int32]
 NONE = -1  # no contribution
@@ -98,7 +98,7 @@ class Groups(dict[Any, int]):
         """Return the encoding of the group with this code."""
         return self.encoded.get(code) or self.stored[code]
 
-    def owners(self, ranges: Ranges) -> NDArray[np.int64]:
+    def owners(self, ranges: KeyRanges) -> NDArray[np.int64]:
         """Return the owner of each group by code. Every call must pass the same ranges."""
         known = self._owners.size
         if known < self.size:

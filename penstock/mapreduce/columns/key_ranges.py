@@ -32,7 +32,7 @@ def even_starts(n: int) -> tuple[int, ...]:
     return tuple(i * _SPAN // n for i in range(n))
 
 
-class Ranges:
+class KeyRanges:
     """The ranges of a store's partitions, given by their starts. `seed` is the seed of its key hashes."""
 
     def __init__(self, starts: Sequence[int], seed: int) -> None:

@@ -21,8 +21,8 @@ from numpy.typing import DTypeLike, NDArray
 from penstock.cache import pack, unpack
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
-from penstock.mapreduce.decode.decoder import Columns, Decoder
-from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.decode.decoder import DecodedColumns, Decoder
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.views import Key, Path, where_from
 
 _MOST_GROUPS = 128 << 20  # bytes of groups at which a sender starts again
@@ -40,7 +40,7 @@ class _Plan(msgspec.Struct):
     seed: int
 
 
-class _Column(msgspec.Struct, array_like=True):
+class _SentColumn(msgspec.Struct, array_like=True):
     lane: bytes
     kind: bytes | None
     at: bytes  # the indexes of the values in `objs`
@@ -56,7 +56,7 @@ class _Reply(msgspec.Struct, array_like=True):
     stamps: bytes | None  # or values of any kind
     codes: list[bytes]
     fresh: list[tuple[int, list[bytes]]]  # by dictionary: the first code of these groups
-    inputs: list[_Column]
+    inputs: list[_SentColumn]
     where: list[bytes]
     bad: dict[int, str]
 
@@ -66,7 +66,7 @@ _reply = msgspec.msgpack.Decoder(_Reply).decode
 _plan = msgspec.msgpack.Decoder(_Plan).decode
 
 
-def plan_data(plan: Plan, seed: int) -> bytes:
+def plan_data(plan: FieldPlan, seed: int) -> bytes:
     """Encode a plan without functions, and the seed of hashed keys, as plain data."""
     assert not plan.functions, "functions stay where they are"
     keys = [key.describe() for key in plan.groups]
@@ -76,12 +76,12 @@ def plan_data(plan: Plan, seed: int) -> bytes:
     return _encode(own)
 
 
-def plan_from(data: bytes) -> tuple[Plan, int]:
+def plan_from(data: bytes) -> tuple[FieldPlan, int]:
     """Decode the plan and the seed."""
     own = _plan(data)
     groups = tuple(_key(key) for key in own.groups)
     wheres = tuple(where_from(where) for where in own.wheres)
-    plan = Plan(
+    plan = FieldPlan(
         _key(own.key), own.ts, groups, tuple(own.group_paths), dict(own.inputs), wheres, False, tuple(own.paths)
     )
     return plan, own.seed
@@ -94,7 +94,7 @@ def _key(data: Any) -> Key:
 class Sender:
     """The side that decodes."""
 
-    def __init__(self, plan: Plan, seed: int) -> None:
+    def __init__(self, plan: FieldPlan, seed: int) -> None:
         self._plan = plan
         self._seed = seed
         self._begin(0)
@@ -135,13 +135,13 @@ class Sender:
 class Receiver:
     """The side with the authoritative dictionaries."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: FieldPlan) -> None:
         self.era = 0
         self._plan = plan
         self._spaces: Spaces | None = None
         self._own = [_Lookup() for _ in plan.groups]
 
-    def columns(self, data: bytes, spaces: Spaces) -> Columns | None:
+    def columns(self, data: bytes, spaces: Spaces) -> DecodedColumns | None:
         """Decode a reply to columns with the codes of these dictionaries. Return None if the reply is unreadable."""
         if self._spaces is not spaces:
             self.era += self._spaces is not None
@@ -159,7 +159,7 @@ class Receiver:
             ts = _array(got.ts, np.int64)
         elif got.stamps is not None:
             ts = unpack(got.stamps)
-        return Columns(
+        return DecodedColumns(
             got.n,
             _array(got.k0, np.uint64),
             None if got.k1 is None else _array(got.k1, np.uint64),
@@ -203,13 +203,13 @@ def _array(data: bytes, dtype: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(data, dtype).copy()
 
 
-def _column(column: Column) -> _Column:
+def _column(column: Column) -> _SentColumn:
     at = np.fromiter(column.objs, np.int64, len(column.objs))
     kind = None if column.kind is None else column.kind.tobytes()
-    return _Column(column.lane.tobytes(), kind, at.tobytes(), pack(list(column.objs.values())))
+    return _SentColumn(column.lane.tobytes(), kind, at.tobytes(), pack(list(column.objs.values())))
 
 
-def _column_from(got: _Column) -> Column:
+def _column_from(got: _SentColumn) -> Column:
     at = np.frombuffer(got.at, np.int64).tolist()
     kind = None if got.kind is None else _array(got.kind, np.uint8)
     return Column(_array(got.lane, np.int64), kind, dict(zip(at, unpack(got.objs), strict=True)))

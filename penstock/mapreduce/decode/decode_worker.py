@@ -69,7 +69,7 @@ def _answer(sender: Sender, file: int, n: int, size: int, era: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class JoinedLines:
     """Lines with their concatenation, and the offset of each line's end, preceded by 0."""
 
     lines: list[bytes]
@@ -77,7 +77,7 @@ class Laid:
     joined: bytes
 
     @classmethod
-    def of(cls, lines: list[bytes], most: int | None = None) -> Laid | None:
+    def of(cls, lines: list[bytes], most: int | None = None) -> JoinedLines | None:
         """Join lines. Return None if they take more bytes than `most`."""
         ends = np.zeros(len(lines) + 1, np.int64)
         np.fromiter(map(len, lines), np.int64, len(lines)).cumsum(out=ends[1:])
@@ -91,7 +91,7 @@ class Laid:
         return bool((np.frombuffer(self.joined, np.uint8)[starts] == byte).all())
 
 
-def write_lines(file: int, laid: Laid) -> int:
+def write_lines(file: int, laid: JoinedLines) -> int:
     """Write lines into a file. Return the number of bytes written."""
     write_all(file, laid.ends.tobytes())
     write_all(file, laid.joined, laid.ends.nbytes)

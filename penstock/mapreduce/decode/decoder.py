@@ -35,9 +35,16 @@ from penstock.cache import (
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.extract import condition, group_codes, input_column, key_lanes, text_lanes
 from penstock.mapreduce.columns.group_codes import Codes, Groups
-from penstock.mapreduce.decode.typed_blocks import Block, Typed, dict_getter, is_deep, is_plain_json, opened
+from penstock.mapreduce.decode.typed_blocks import (
+    TypedBlock,
+    TypedDecoders,
+    dict_getter,
+    is_deep,
+    is_plain_json,
+    opened,
+)
 from penstock.mapreduce.maps.emissions import Emissions
-from penstock.mapreduce.maps.field_plan import Plan, Spaces
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
 from penstock.views import Key, Path, Where
 
@@ -52,7 +59,7 @@ Teller = tuple[str, FunctionMapper, Callable[[], Groups]]
 
 
 @dataclass(slots=True)
-class Columns:
+class DecodedColumns:
     """The columns of a batch of documents. `bad` has by index the reasons why lines are not documents."""
 
     n: int
@@ -69,35 +76,35 @@ class Columns:
 class Decoder:
     """The decoder of one table's documents."""
 
-    def __init__(self, plan: Plan, spaces: Spaces, seed: int, tellers: Sequence[Teller] = ()) -> None:
+    def __init__(self, plan: FieldPlan, spaces: Spaces, seed: int, tellers: Sequence[Teller] = ()) -> None:
         self._plan = plan
         self._tellers = tuple(tellers)
         self._spaces = spaces
         self._seed = seed
         self._seen: dict[Path, set[type]] = {}
-        self._typed: Typed | None = None
+        self._typed: TypedDecoders | None = None
 
-    def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> Columns:
+    def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> DecodedColumns:
         """Return the columns of these lines. `keys` adds their keys, and `tell` the output of functions.
 
         With `keys` the lines are input and must keep the limits of received values. Without it they are stored lines.
         """
         whole = tell and bool(self._tellers)
-        parts: list[Columns] = []
+        parts: list[DecodedColumns] = []
         for a in range(0, len(lines), BLOCK):
             block, bad = self._block(lines[a : a + BLOCK], whole, keys)
             parts.append(self._columns_of(block, keys, whole, bad))
         return join_columns(parts) if parts else self.of_dicts([], keys, tell)
 
-    def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> Columns:
+    def of_dicts(self, docs: Sequence[Any], keys: bool = True, tell: bool = False) -> DecodedColumns:
         """Return the columns of documents given as dicts."""
         whole = tell and bool(self._tellers)
         own = copies(docs) if whole else list(docs)
-        return self._columns_of(Block(own, {}, dict_getter(own)), keys, whole, {})
+        return self._columns_of(TypedBlock(own, {}, dict_getter(own)), keys, whole, {})
 
     # -- lines to documents
 
-    def _block(self, lines: Sequence[bytes], whole: bool, received: bool) -> tuple[Block, dict[int, str]]:
+    def _block(self, lines: Sequence[bytes], whole: bool, received: bool) -> tuple[TypedBlock, dict[int, str]]:
         """Decode a block, to dicts if `whole`. Also return by index the reasons for invalid lines."""
         json = is_json(lines[0])
         if whole:
@@ -118,7 +125,7 @@ class Decoder:
         self._widen(block)
         return block, bad
 
-    def _one_by_one(self, lines: Sequence[bytes], received: bool) -> tuple[Block, dict[int, str]]:
+    def _one_by_one(self, lines: Sequence[bytes], received: bool) -> tuple[TypedBlock, dict[int, str]]:
         docs: list[Any] = []
         bad: dict[int, str] = {}
         document_of = received_document if received else unpack_document
@@ -129,9 +136,9 @@ class Decoder:
                 docs.append({})
                 why = error.reason if isinstance(error, RecordError) else "it is no JSON object and no MessagePack map"
                 bad[i] = f"not a document: {why}"
-        return Block(docs, {}, dict_getter(docs)), bad
+        return TypedBlock(docs, {}, dict_getter(docs)), bad
 
-    def _widen(self, block: Block) -> None:
+    def _widen(self, block: TypedBlock) -> None:
         grown = self._typed is None
         for path in self._plan.paths:
             types = set(map(type, block.get(path)))
@@ -140,11 +147,11 @@ class Decoder:
                 seen |= types
                 grown = True
         if grown:
-            self._typed = Typed(self._plan.paths, self._seen)
+            self._typed = TypedDecoders(self._plan.paths, self._seen)
 
     # -- documents to columns
 
-    def _columns_of(self, block: Block, keys: bool, tell: bool, bad: dict[int, str]) -> Columns:
+    def _columns_of(self, block: TypedBlock, keys: bool, tell: bool, bad: dict[int, str]) -> DecodedColumns:
         plan, n = self._plan, len(block.docs)
         k0, k1 = np.zeros(0, np.uint64), None
         ts: list[Any] | NDArray[np.int64] | None = None
@@ -169,9 +176,9 @@ class Decoder:
                 inputs[path] = input_column(block.list(path), n, None, keep)
         where = {w: condition(w, block.list, n) for w in plan.wheres}
         told = self._told(block, bad) if tell else {}
-        return Columns(n, k0, k1, ts, codes, inputs, where, told, bad)
+        return DecodedColumns(n, k0, k1, ts, codes, inputs, where, told, bad)
 
-    def _told(self, block: Block, bad: dict[int, str]) -> dict[str, Told]:
+    def _told(self, block: TypedBlock, bad: dict[int, str]) -> dict[str, Told]:
         """Run the functions, each on its own copies. The last gets the originals if no column refers to them."""
         docs = block.docs
         n, out = len(docs), dict[str, Told]()
@@ -186,7 +193,7 @@ class Decoder:
             out[name] = told, held
         return out
 
-    def _keys(self, block: Block, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
+    def _keys(self, block: TypedBlock, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
         key = self._plan.key
         if key.single:
             path = key.paths[0]
@@ -209,7 +216,7 @@ class Decoder:
         return lanes
 
     @staticmethod
-    def _ts(block: Block, path: Path) -> list[Any] | NDArray[np.int64]:
+    def _ts(block: TypedBlock, path: Path) -> list[Any] | NDArray[np.int64]:
         if block.known(path) == {int}:
             try:
                 return np.fromiter(block.get(path), np.int64, len(block.docs))
@@ -224,7 +231,7 @@ class Decoder:
         return values
 
 
-def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
+def _dicts(lines: Sequence[bytes], json: bool) -> TypedBlock | None:
     """Decode whole documents. Return None if a line needs a closer check."""
     brackets = opened(b"".join(lines), len(lines)) if json else 0
     if is_deep(lines, brackets) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
@@ -235,10 +242,10 @@ def _dicts(lines: Sequence[bytes], json: bool) -> Block | None:
         return None
     if set(map(type, docs)) != {dict}:
         return None
-    return Block(docs, {}, dict_getter(docs), json and brackets == len(lines))
+    return TypedBlock(docs, {}, dict_getter(docs), json and brackets == len(lines))
 
 
-def join_columns(parts: Sequence[Columns]) -> Columns:
+def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:
     """Concatenate the columns of blocks."""
     if len(parts) == 1:
         return parts[0]
@@ -263,7 +270,7 @@ def join_columns(parts: Sequence[Columns]) -> Columns:
             holds.update((start + i, hold) for i, hold in p.told[name][1].items())
             start += p.n
         told[name] = Emissions.join([p.told[name][0] for p in parts]), holds
-    return Columns(
+    return DecodedColumns(
         at,
         np.concatenate([p.k0 for p in parts]),
         k1,

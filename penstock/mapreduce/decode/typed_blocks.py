@@ -79,7 +79,7 @@ def _numbers(joined: bytes) -> tuple[bool, bool]:
 
 
 @dataclass(slots=True)
-class Block:
+class TypedBlock:
     """The decoded documents of one block, with access to their fields."""
 
     docs: list[Any]
@@ -133,7 +133,7 @@ def _column(name: str) -> ColumnOf:
     return lambda docs: list(map(get, docs))
 
 
-class Typed:
+class TypedDecoders:
     """The struct decoders for a set of paths, with types as strict as the observed values allow."""
 
     def __init__(self, paths: Sequence[Path], seen: dict[Path, set[type]]) -> None:
@@ -178,10 +178,10 @@ class Typed:
             self._columns[path] = (_column(name), path[1:])
         return Any
 
-    def block(self, docs: list[Any]) -> Block:
+    def block(self, docs: list[Any]) -> TypedBlock:
         def get(path: Path) -> Iterator[Any]:
             column, rest = self._columns[path]
             values = column(docs)
             return iter([reach(v, rest) for v in values] if rest else values)
 
-        return Block(docs, self.types, get)
+        return TypedBlock(docs, self.types, get)

@@ -1,6 +1,6 @@
 """The reduce node of accumulators: contributions that are added or removed change the rows of a view.
 
-`fold` is pure: it reads the accumulators of the groups that change and returns a `Change`. Memory changes only by
+`fold` is pure: it reads the accumulators of the groups that change and returns a `GroupChanges`. Memory changes only by
 `apply`, after the commit. Invariants:
 
 - an accumulator in memory equals the group's row. A group that is not in memory is read before it is changed;
@@ -17,31 +17,31 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, StoreDamaged, Writer, pack, said
+from penstock.cache import Reader, StoreDamaged, Writer, error_text, pack
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.fold.accumulators import Accumulators
-from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.group_sums import Delta, added
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
-from penstock.mapreduce.fold.small_fold import FewContributions, FewFold, one_by_one
+from penstock.mapreduce.fold.small_fold import FewContributions, SmallFold, one_by_one
 from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.maps.field_plan import cell_fields
 from penstock.mapreduce.reducers.user_group import UserGroup
-from penstock.views import Totals, is_accumulator
+from penstock.views import GroupTotals, is_accumulator
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Change:
+class GroupChanges:
     """The change that a batch makes to a view's groups: columns over the changed groups, before and after."""
 
     codes: NDArray[np.int64]
     old_n: Ints
     n: Ints
-    old: list[Totals]
-    new: list[Totals]
+    old: list[GroupTotals]
+    new: list[GroupTotals]
     held: dict[int, list[Any]] = field(default_factory=dict)  # by place: [error, last good result]
     released: set[int] = field(default_factory=set)  # places of groups that are held no longer
 
@@ -51,7 +51,7 @@ class Change:
         return int(self.codes.size)
 
 
-class Folded(Protocol):
+class ViewChanges(Protocol):
     """The change that a batch makes to a view, for every kind of reducer."""
 
     @property
@@ -79,7 +79,7 @@ class Folded(Protocol):
         """Return the increase of the number of held groups."""
         ...
 
-    def fed(self, view: int) -> Fed:
+    def fed(self, view: int) -> FeedChanges:
         """Return the entry for the feed."""
         ...
 
@@ -93,7 +93,7 @@ class _Accumulated:
     """The change of accumulators."""
 
     node: ReduceNode
-    change: Change
+    change: GroupChanges
     groups: Groups
 
     @property
@@ -117,7 +117,7 @@ class _Accumulated:
     def newly_held(self) -> int:
         return self.node.newly_held(self.change)
 
-    def fed(self, view: int) -> Fed:
+    def fed(self, view: int) -> FeedChanges:
         node, change, groups = self.node, self.change, self.groups
         whole = [groups.whole(code) for code in change.codes.tolist()]
         old, new = (
@@ -128,7 +128,7 @@ class _Accumulated:
             [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
             for place in node.odd(change).nonzero()[0].tolist()
         ]
-        return Fed(view, whole, np.concatenate((old, new)).T, odd)
+        return FeedChanges(view, whole, np.concatenate((old, new)).T, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         if self.change.m:
@@ -147,7 +147,7 @@ class ReduceNode:
         self.memory = Accumulators([cell.lanes for cell in self.cells], complete)
         self._linear = not any(isinstance(cell, UserGroup) for cell in self.cells)
         self._few = few  # the limit up to which contributions are folded one by one
-        self._fold_few = FewFold(self)
+        self._small_fold = SmallFold(self)
 
     @property
     def nbytes(self) -> int:
@@ -171,7 +171,7 @@ class ReduceNode:
         n = np.bincount(here, minlength=m) - np.bincount(gone, minlength=m)
         totals = [
             cell.update(
-                Totals.none(cell.lanes, m),
+                GroupTotals.none(cell.lanes, m),
                 cell.batch(here, m, plus.inputs[cell.field]),
                 cell.batch(gone, m, minus.inputs[cell.field]),
             )
@@ -186,20 +186,20 @@ class ReduceNode:
         plus: Contributions,
         minus: Contributions,
         deltas: Sequence[Delta] = (),
-    ) -> Folded:
+    ) -> ViewChanges:
         """Return the change that these contributions and deltas make, in the form that views take."""
         if plus.n + minus.n <= self._few and not deltas:
             own = [one_by_one(side, self.fields) for side in (plus, minus)]
-            change = self.folded_few(reader, groups, *own)
+            change = self.folded_small(reader, groups, *own)
             if change is not None:
                 return change
         return _Accumulated(self, self.fold(reader, groups, plus, minus, deltas), groups)
 
-    def folded_few(
+    def folded_small(
         self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
-    ) -> Folded | None:
+    ) -> ViewChanges | None:
         """Fold a few contributions. Return None if columns have to do it."""
-        return self._fold_few.fold(reader, groups, plus, minus)
+        return self._small_fold.fold(reader, groups, plus, minus)
 
     def fold(
         self,
@@ -208,7 +208,7 @@ class ReduceNode:
         plus: Contributions,
         minus: Contributions,
         deltas: Sequence[Delta] = (),
-    ) -> Change:
+    ) -> GroupChanges:
         """Return the change that these contributions and deltas make."""
         memory = self.memory
         memory.reach(groups.size)
@@ -234,12 +234,12 @@ class ReduceNode:
         ]
         for at, delta in zip(places, deltas, strict=True):
             new = [added(c, t, d, at) for c, t, d in zip(self.cells, new, delta.totals, strict=True)]
-        change = Change(codes, old_n, n, old, new)
+        change = GroupChanges(codes, old_n, n, old, new)
         if memory.held or any(totals.errors for totals in new):
             self._hold(change)
         return self._only_changed(change)
 
-    def state(self, change: Change, place: int, before: bool = False) -> RowState:
+    def state(self, change: GroupChanges, place: int, before: bool = False) -> RowState:
         """Return the state of one changed group, after the change or before it."""
         totals = change.old if before else change.new
         lanes = [x for t in totals for x in t.lanes[:, place].tolist()]
@@ -248,12 +248,12 @@ class ReduceNode:
         n = int((change.old_n if before else change.n)[place])
         return RowState(n, lanes, spills, held)
 
-    def result(self, change: Change, place: int, before: bool = False) -> tuple[bool, Any]:
+    def result(self, change: GroupChanges, place: int, before: bool = False) -> tuple[bool, Any]:
         """Return (True, result) of a changed group, or (False, None) if it has no row."""
         state = self.state(change, place, before)
         return (True, self.codec.result(state)) if state.n else (False, None)
 
-    def rows(self, change: Change, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
+    def rows(self, change: GroupChanges, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """Return the rows to put, mostly in key order, and the keys to delete."""
         codes = change.codes
         gone = change.n == 0
@@ -275,13 +275,13 @@ class ReduceNode:
             puts.append((key, self.codec.sealed(key, state)))
         return puts, deletes
 
-    def newly_held(self, change: Change) -> int:
+    def newly_held(self, change: GroupChanges) -> int:
         """Return the increase of the number of held groups."""
         known = self.memory.held
         fresh = sum(1 for place in change.held if int(change.codes[place]) not in known)
         return fresh - len(change.released)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: GroupChanges) -> None:
         """Update memory after the commit of the change."""
         memory, codes = self.memory, change.codes
         memory.n[codes] = change.n
@@ -301,11 +301,11 @@ class ReduceNode:
         for place, held in change.held.items():
             memory.held[int(codes[place])] = held
 
-    def states(self, change: Change, place: int) -> tuple[RowState, RowState]:
+    def states(self, change: GroupChanges, place: int) -> tuple[RowState, RowState]:
         """Return the states of one changed group, before and after."""
         return self.state(change, place, before=True), self.state(change, place)
 
-    def odd(self, change: Change) -> NDArray[np.bool_]:
+    def odd(self, change: GroupChanges) -> NDArray[np.bool_]:
         """Mark the groups that have more than lanes, before or after."""
         odd = np.zeros(change.m, bool)
         for totals in (*change.old, *change.new):
@@ -315,7 +315,7 @@ class ReduceNode:
             odd[place] = True
         return odd
 
-    def _odd(self, change: Change, groups: Groups) -> NDArray[np.bool_]:
+    def _odd(self, change: GroupChanges, groups: Groups) -> NDArray[np.bool_]:
         """Mark the rows that cannot have form A."""
         odd = np.zeros(change.m, bool)
         for totals in change.new:
@@ -345,7 +345,7 @@ class ReduceNode:
                     memory.held[code] = state.held
         memory.have[codes] = True
 
-    def _hold(self, change: Change) -> None:
+    def _hold(self, change: GroupChanges) -> None:
         held = self.memory.held
         errors: dict[int, Exception] = {}
         for totals in change.new:
@@ -354,11 +354,11 @@ class ReduceNode:
             was = held.get(code)
             if place in errors and change.n[place]:
                 last = was[1] if was is not None else self.result(change, place, before=True)[1]
-                change.held[place] = [said(errors[place]), last]
+                change.held[place] = [error_text(errors[place]), last]
             elif was is not None:
                 change.released.add(place)
 
-    def _only_changed(self, change: Change) -> Change:
+    def _only_changed(self, change: GroupChanges) -> GroupChanges:
         differs = change.n != change.old_n
         for old, new in zip(change.old, change.new, strict=True):
             if new.lanes.size:
@@ -373,11 +373,11 @@ class ReduceNode:
         keep = differs.nonzero()[0]
         places = {int(p): i for i, p in enumerate(keep.tolist())}
 
-        def kept(totals: Totals) -> Totals:
+        def kept(totals: GroupTotals) -> GroupTotals:
             spill = {places[p]: s for p, s in totals.spill.items() if p in places}
-            return Totals(totals.lanes[:, keep], spill)
+            return GroupTotals(totals.lanes[:, keep], spill)
 
-        return Change(
+        return GroupChanges(
             change.codes[keep],
             change.old_n[keep],
             change.n[keep],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.views import Totals
+from penstock.views import GroupTotals
 
 Ints = NDArray[np.int64]
 
@@ -41,13 +41,13 @@ class Accumulators:
         self.have = _grown(self.have, size)
         self.lanes = [_grown(a, size) for a in self.lanes]
 
-    def totals(self, cell: int, codes: NDArray[np.int64]) -> Totals:
+    def totals(self, cell: int, codes: NDArray[np.int64]) -> GroupTotals:
         """Return the totals of one cell for these groups."""
         spills = self.spills[cell]
         spill: dict[int, list[Any]] = {}
         if spills:
             spill = {i: spills[c] for i, c in enumerate(codes.tolist()) if c in spills}
-        return Totals(self.lanes[cell][:, codes], spill)
+        return GroupTotals(self.lanes[cell][:, codes], spill)
 
 
 def _grown(a: NDArray[Any], size: int) -> NDArray[Any]:

@@ -47,7 +47,7 @@ class RowReading(Protocol):
 
 
 @dataclass(slots=True)
-class Fed:
+class FeedChanges:
     """The changes of one view in one batch."""
 
     view: int
@@ -61,7 +61,7 @@ def feed_key(position: int) -> bytes:
     return position.to_bytes(8, "big")
 
 
-def feed_row(key: bytes, parts: Sequence[Fed], changes: int, size: int) -> tuple[bytes, int, int]:
+def feed_row(key: bytes, parts: Sequence[FeedChanges], changes: int, size: int) -> tuple[bytes, int, int]:
     """Return the row of a commit and the counts after it. `changes` and `size` are the counts before it."""
     listed = [[p.view, p.groups, b"" if p.lanes is None else p.lanes.astype("<i8").tobytes(), p.odd] for p in parts]
     row = seal(key, _encode([changes, size, listed]))
@@ -75,7 +75,7 @@ def feed_counts(key: bytes, row: bytes) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class FedChange:
+class FeedChange:
     """One changed group with its state before and after. None: there was no row."""
 
     view: int
@@ -86,7 +86,7 @@ class FedChange:
 
 def read_feed(
     reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
-) -> Iterator[tuple[int, FedChange]]:
+) -> Iterator[tuple[int, FeedChange]]:
     """Yield the changes of these views in commits after a position, with their positions."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         position = int.from_bytes(key, "big")
@@ -99,7 +99,7 @@ def read_feed(
 
 
 @dataclass(slots=True)
-class Told:
+class ResultChanges:
     """The changes of one view in a batch for readers: results, or ABSENT if there is no row."""
 
     view: int
@@ -107,7 +107,7 @@ class Told:
     old: list[Any]
     new: list[Any]
 
-    def apart(self) -> Told:
+    def apart(self) -> ResultChanges:
         """Select the changes whose result differs."""
         if _PLAIN.issuperset(map(type, self.old)) and _PLAIN.issuperset(map(type, self.new)):
             apart = list(map(ne, self.old, self.new))
@@ -115,42 +115,42 @@ class Told:
             apart = list(map(_are_apart, self.old, self.new))
         if all(apart):
             return self
-        return Told(self.view, *(list(compress(own, apart)) for own in (self.groups, self.old, self.new)))
+        return ResultChanges(self.view, *(list(compress(own, apart)) for own in (self.groups, self.old, self.new)))
 
 
 def _are_apart(old: Any, new: Any) -> bool:
     return old is not new if old is ABSENT or new is ABSENT else not same_result(old, new)
 
 
-def read_told(
+def read_result_changes(
     reader: Reader, since: int, views: dict[int, RowReading], stop: bytes | None = None
-) -> Iterator[tuple[int, list[Told]]]:
+) -> Iterator[tuple[int, list[ResultChanges]]]:
     """Yield by position the changes of these views in commits after a position."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         _, _, parts = unpack(unseal(key, row, FEED))
-        told = [_told(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
+        told = [_result_columns(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
         yield int.from_bytes(key, "big"), told
 
 
-def fed_told(part: Fed, codec: RowReading) -> Told:
+def result_changes(part: FeedChanges, codec: RowReading) -> ResultChanges:
     """Return the changes of one view by a batch that may not be committed yet."""
     raw = b"" if part.lanes is None else part.lanes.astype("<i8").tobytes()
-    return _told(part.view, codec, part.groups, raw, part.odd)
+    return _result_columns(part.view, codec, part.groups, raw, part.odd)
 
 
-def _told(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Told:
+def _result_columns(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> ResultChanges:
     m = len(groups)
     lanes = np.frombuffer(raw, "<i8").reshape(m, -1) if raw else np.zeros((m, 2), np.int64)
     half = lanes.shape[1] // 2
     strange = [place for place, *_ in odd]
-    old, new = (_shown(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
+    old, new = (_row_results(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
     for place, *payloads in odd:
         own = (ABSENT if payload is None else codec.result(codec.state_of(payload)) for payload in payloads)
         old[place], new[place] = own
-    return Told(view, groups, old, new)
+    return ResultChanges(view, groups, old, new)
 
 
-def _shown(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
+def _row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
     """Return the results of rows. `strange` rows, which lanes do not determine, are left ABSENT."""
     there = rows[:, 0] != 0
     there[strange] = False
@@ -164,7 +164,7 @@ def _shown(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> li
     return out
 
 
-def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Iterator[FedChange]:
+def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Iterator[FeedChange]:
     strange = {place: (old, new) for place, old, new in odd}
     width = (len(raw) >> 3) // len(groups) if raw else 0
     lanes = np.frombuffer(raw, "<i8").reshape(len(groups), width).tolist() if raw else []
@@ -175,4 +175,4 @@ def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd:
         else:
             own = lanes[place]
             old, new = (RowState(part[0], part[1:]) if part[0] else None for part in (own[:half], own[half:]))
-        yield FedChange(view, group, old, new)
+        yield FeedChange(view, group, old, new)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.mapreduce.reducers.exact_sums import LANE_MIN
-from penstock.mapreduce.reducers.sums import Layout, Moments
-from penstock.views import Accumulator, State, Totals
+from penstock.mapreduce.reducers.sums import Moments, SpillLayout
+from penstock.views import Accumulator, GroupTotals, State
 
 Ints = NDArray[np.int64]
 
@@ -26,12 +26,12 @@ class Delta:
 
     codes: Ints
     n: Ints
-    totals: list[Totals]
+    totals: list[GroupTotals]
 
     def take(self, at: Ints) -> Delta:
         """Return the delta of the groups at these places."""
         totals = [
-            Totals(t.lanes[:, at], {i: t.spill[g] for i, g in enumerate(at.tolist()) if g in t.spill})
+            GroupTotals(t.lanes[:, at], {i: t.spill[g] for i, g in enumerate(at.tolist()) if g in t.spill})
             for t in self.totals
         ]
         return Delta(self.codes[at], self.n[at], totals)
@@ -46,13 +46,13 @@ class Delta:
         """Restore the delta of these groups from its data."""
         n, cells = data
         totals = [
-            Totals(np.frombuffer(lanes, "<i8").reshape(-1, codes.size), dict(map(tuple, spill)))
+            GroupTotals(np.frombuffer(lanes, "<i8").reshape(-1, codes.size), dict(map(tuple, spill)))
             for lanes, spill in cells
         ]
         return cls(codes, np.frombuffer(n, "<i8"), totals)
 
 
-def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
+def added(cell: Accumulator, totals: GroupTotals, delta: GroupTotals, at: Ints) -> GroupTotals:
     """Add a delta to the totals of the groups at these places. Each place occurs once."""
     lanes, spill = totals.lanes.copy(), dict(totals.spill)
     before = lanes[:, at]
@@ -69,12 +69,12 @@ def added(cell: Accumulator, totals: Totals, delta: Totals, at: Ints) -> Totals:
             spill.pop(place, None)
         else:
             spill[place] = row
-    return Totals(lanes, spill, dict(totals.errors))
+    return GroupTotals(lanes, spill, dict(totals.errors))
 
 
 def negated(cells: Sequence[Accumulator], delta: Delta) -> Delta:
     """Return the delta that undoes a delta of these cells."""
-    totals: list[Totals] = []
+    totals: list[GroupTotals] = []
     for cell, own in zip(cells, delta.totals, strict=True):
         lanes, spill = -own.lanes, dict[int, list[Any]]()
         for i in own.spill.keys() | set(np.flatnonzero((own.lanes == LANE_MIN).any(axis=0)).tolist()):
@@ -83,13 +83,13 @@ def negated(cells: Sequence[Accumulator], delta: Delta) -> Delta:
             lanes[:, i] = column
             if row is not None:
                 spill[i] = row
-        totals.append(Totals(lanes, spill))
+        totals.append(GroupTotals(lanes, spill))
     return Delta(delta.codes, -delta.n, totals)
 
 
 def _negated(cell: Moments, state: State) -> State:
     lanes, row = state
-    layout = Layout(cell.degree)
+    layout = SpillLayout(cell.degree)
     exponents = {at + 2 + 2 * d for at in (0, layout.decimals) for d in range(cell.degree)}
     turned = [x if i in exponents else -x for i, x in enumerate(layout.wide(row))]
     own, left = layout.merged([-x for x in lanes], turned, None)

@@ -26,7 +26,7 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from penstock.cache import PenstockError, StoreDamaged, canonical, said, seal, unpack_hook, unseal, unseal_many
+from penstock.cache import PenstockError, StoreDamaged, canonical, error_text, seal, unpack_hook, unseal, unseal_many
 from penstock.mapreduce.reducers.exact_sums import LANE_MAX
 from penstock.views import Cell, Coded, Reducer, State, is_value_cell
 
@@ -197,7 +197,7 @@ class RowCodec:
         except PenstockError:
             raise
         except Exception as error:
-            return RowState(sum(state.n for state in states), [], None, [said(error), None])
+            return RowState(sum(state.n for state in states), [], None, [error_text(error), None])
         return left[0]
 
     def _merged(self, first: RowState, second: RowState) -> RowState:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.cache import Reader, Writer
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
-from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
 from penstock.views import Accumulator, State, reach
@@ -78,7 +78,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class FewFolded:
+class SmallFoldChanges:
     """The change that a few contributions make to a view."""
 
     node: Folds
@@ -120,7 +120,7 @@ class FewFolded:
     def newly_held(self) -> int:
         return 0
 
-    def fed(self, view: int) -> Fed:
+    def fed(self, view: int) -> FeedChanges:
         whole = [self.groups.whole(own.code) for own in self.changed]
         lanes = [[own.old.n, *own.old.lanes, own.new.n, *own.new.lanes] for own in self.changed]
         payload = self.node.codec.payload
@@ -129,7 +129,7 @@ class FewFolded:
             for place, own in enumerate(self.changed)
             if own.odd
         ]
-        return Fed(view, whole, np.array(lanes, np.int64), odd)
+        return FeedChanges(view, whole, np.array(lanes, np.int64), odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         after.append(self._apply)
@@ -150,7 +150,7 @@ class FewFolded:
                     spills.pop(code, None)
 
 
-class FewFold:
+class SmallFold:
     """The fold of a few contributions for one reduce node."""
 
     def __init__(self, node: Folds) -> None:
@@ -162,7 +162,9 @@ class FewFold:
                 self._cells.append((moved, node.fields.index(cell.field)))
         self._able = len(self._cells) == len(node.cells)
 
-    def fold(self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions) -> FewFolded | None:
+    def fold(
+        self, reader: Reader, groups: Groups, plus: FewContributions, minus: FewContributions
+    ) -> SmallFoldChanges | None:
         """Return the change, or None if columns have to decide: a cell needs columns, or a count is negative."""
         node, memory = self._node, self._node.memory
         if not self._able:
@@ -181,7 +183,7 @@ class FewFold:
                 return None
             if own.old != own.new:
                 changed.append(own)
-        return FewFolded(node, groups, changed)
+        return SmallFoldChanges(node, groups, changed)
 
 
 def _moved(

@@ -26,7 +26,7 @@ Who = tuple[SourceKeys, Index]  # keys, and the numbers of those documents among
 class CountedPairs(Protocol):
     """A view that reads pairs of a held row."""
 
-    def told_pairs(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
+    def pair_contributions(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
         """Return the contributions that these pairs mean."""
         ...
 
@@ -95,6 +95,6 @@ def deltas_of(
     others = [document for document in released if document not in known]
     if others:
         who = None if keys is None else (keys, np.array(others))
-        minus = Contributions.join([minus, view.told_pairs([held[document] for document in others], who)])
+        minus = Contributions.join([minus, view.pair_contributions([held[document] for document in others], who)])
     kept = {document: held[document] if document in held else change.last(document) for document in sorted(stuck)}
     return Deltas(plus, minus, kept, released)

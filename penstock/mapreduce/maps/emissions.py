@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Codes, Groups, local_codes
 from penstock.mapreduce.columns.items import SourceKeys, listed_sources
 from penstock.views import Path, reach
@@ -32,16 +32,16 @@ Yielded = list[tuple[int, Any]]  # (group code, value)
 
 
 @dataclass(slots=True)
-class Sources:
+class ContributionSources:
     """Who contributes: for each contribution which of a batch's keys, and its rank among that document's values."""
 
     keys: SourceKeys
     index: NDArray[np.int64]
     rank: NDArray[np.int64] | None = None  # None: all 0
 
-    def take(self, index: NDArray[Any]) -> Sources:
+    def take(self, index: NDArray[Any]) -> ContributionSources:
         """Those at these indexes, or where this mask holds."""
-        return Sources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
+        return ContributionSources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
 
     def listed(self) -> list[tuple[bytes, int]]:
         """The encoded key and the rank of each."""
@@ -49,16 +49,16 @@ class Sources:
         return listed_sources(self.keys.lane[self.index], text, self.rank)
 
     @staticmethod
-    def join(parts: Sequence[Sources]) -> Sources:
+    def join(parts: Sequence[ContributionSources]) -> ContributionSources:
         """The parts one after the other."""
         rank = None
         if any(p.rank is not None for p in parts):
             rank = np.concatenate([np.zeros(p.index.size, np.int64) if p.rank is None else p.rank for p in parts])
         if all(p.keys is parts[0].keys for p in parts):
-            return Sources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
+            return ContributionSources(parts[0].keys, np.concatenate([p.index for p in parts]), rank)
         starts = np.cumsum([0, *(p.keys.lane.size for p in parts[:-1])])
         index = np.concatenate([p.index + start for p, start in zip(parts, starts.tolist(), strict=True)])
-        return Sources(SourceKeys.join([p.keys for p in parts]), index, rank)
+        return ContributionSources(SourceKeys.join([p.keys for p in parts]), index, rank)
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Contributions:
 
     code: Codes
     inputs: dict[Field, Column]
-    sources: Sources | None = None
+    sources: ContributionSources | None = None
 
     @property
     def n(self) -> int:
@@ -95,7 +95,7 @@ class Contributions:
         return Contributions(
             np.concatenate([p.code for p in parts]),
             {f: Column.join([p.inputs[f] for p in parts]) for f in fields},
-            Sources.join(sources) if sources else None,
+            ContributionSources.join(sources) if sources else None,
         )
 
     def of(self, keys: SourceKeys, who: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> Contributions:
@@ -104,7 +104,7 @@ class Contributions:
         if counts is not None:
             index = np.repeat(who, counts)
             rank = _ranks(np.repeat(np.arange(who.size), counts), self.code)
-        return Contributions(self.code, self.inputs, Sources(keys, index, rank))
+        return Contributions(self.code, self.inputs, ContributionSources(keys, index, rank))
 
 
 @dataclass(slots=True)
@@ -240,9 +240,9 @@ def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
     used = distinct.tolist()
     values: Any = None
     kinds: set[int] = set() if emissions.values is None else emissions.values.all_kinds()
-    if emissions.values is not None and kinds == {Kind.INT}:
+    if emissions.values is not None and kinds == {LaneKind.INT}:
         values = emissions.values.lane.astype("<i8").tobytes()
-    elif emissions.values is not None and not kinds <= {Kind.NULL}:
+    elif emissions.values is not None and not kinds <= {LaneKind.NULL}:
         values = emissions.values.values()
     counts = None if emissions.counts is None else emissions.counts.astype("<u4").tobytes()
     whole = [groups.whole(c) for c in used]

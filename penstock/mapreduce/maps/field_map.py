@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import KeyKind, KeyTooLong, bounds, encode_key, shown
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.cache import KeyKind, KeyTooLong, bounds, encode_key, value_text
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import BAD, Codes
 from penstock.mapreduce.maps.contribution_deltas import DocumentContributions
 from penstock.mapreduce.maps.emissions import Contributions
@@ -73,8 +73,8 @@ class FieldMapper:
             bad = code == BAD
         for path in self.numbers:
             kind = columns.inputs[path].kind
-            if kind is not None and np.count_nonzero(kind == Kind.OTHER):
-                bad = (kind == Kind.OTHER) if bad is None else bad | (kind == Kind.OTHER)
+            if kind is not None and np.count_nonzero(kind == LaneKind.OTHER):
+                bad = (kind == LaneKind.OTHER) if bad is None else bad | (kind == LaneKind.OTHER)
         return bad
 
     def mapped(
@@ -122,9 +122,9 @@ class FieldMapper:
                 return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
         for path in self.numbers:
             value = reach(document, path)
-            if Column.of([value]).kinds()[0] == Kind.OTHER:
+            if Column.of([value]).kinds()[0] == LaneKind.OTHER:
                 return Hold(
-                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {shown(value)}; "
+                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {value_text(value)}; "
                     "put the document again with an int, a float, a Decimal or null there"
                 )
         whole = tuple(reach(document, path) for path in self.fields.key.paths)

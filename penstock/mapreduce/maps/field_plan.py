@@ -21,7 +21,7 @@ _KNOWN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FieldPlan:
     """The fields that must be decoded of a source's documents, and what for."""
 
     key: Key
@@ -34,13 +34,13 @@ class Plan:
     paths: tuple[Path, ...]
 
     @classmethod
-    def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> Plan:
+    def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> FieldPlan:
         """The plan for a source with this key and these views."""
         return _plan_of(key, ts, tuple(views))
 
 
 @lru_cache(maxsize=_KNOWN)
-def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> Plan:
+def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> FieldPlan:
     groups: dict[Key, None] = {}
     inputs: dict[Path, bool] = {}
     wheres: dict[Where, None] = {}
@@ -58,7 +58,7 @@ def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> Plan:
     where_paths = [path for where in wheres for path in where.paths()]
     own = [] if ts is None else [ts]
     paths = tuple(dict.fromkeys([*key.paths, *own, *group_paths, *inputs, *where_paths]))
-    return Plan(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
+    return FieldPlan(key, ts, tuple(groups), group_paths, inputs, tuple(wheres), functions, paths)
 
 
 def cell_fields(cell: Cell) -> tuple[Path | None, ...]:

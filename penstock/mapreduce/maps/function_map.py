@@ -27,13 +27,13 @@ from penstock.cache import (
     DefinitionError,
     canonical,
     encode_key,
+    error_text,
     normalise,
     pack,
-    said,
-    shown,
     unpack,
+    value_text,
 )
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.maps.emissions import Emissions, sorted_pairs
 from penstock.views import Cell, Need, Row, reach
@@ -56,7 +56,7 @@ class Hold:
     def of(cls, error: BaseException) -> Hold:
         """The hold for what was raised."""
         trace = "".join(traceback.format_exception(error))[-_TRACE:]
-        return cls(said(error), trace.encode(errors="replace").decode())
+        return cls(error_text(error), trace.encode(errors="replace").decode())
 
 
 class FunctionMapper:
@@ -91,7 +91,7 @@ class FunctionMapper:
             parts.append(self._one_by_one(values, counts, own, groups) if part is None else part)
             held.update((a + i, hold) for i, hold in own.items())
         out = Emissions.join(parts) if parts else Emissions.none(0)
-        if self._counted and out.values is not None and out.values.all_kinds() - {Kind.NULL}:
+        if self._counted and out.values is not None and out.values.all_kinds() - {LaneKind.NULL}:
             _warn_unread(self.name, self._function)
             self._counted = False
         return out, held
@@ -129,9 +129,9 @@ class FunctionMapper:
                 return None
             column = Column.of(values)
             if column.kind is not None:
-                if bool((column.kind == Kind.BIG).any()):
+                if bool((column.kind == LaneKind.BIG).any()):
                     return None  # its digits are to be counted
-                if None in self._numbers and bool((column.kind == Kind.OTHER).any()):
+                if None in self._numbers and bool((column.kind == LaneKind.OTHER).any()):
                     return None
         elif any(issubclass(kind, tuple) for kind in types):
             return None
@@ -175,7 +175,7 @@ class FunctionMapper:
                 if not _is_number(found):
                     what = "its value" if field is None else repr(".".join(field))
                     raise DefinitionError(
-                        f"view {self.name!r} yielded {shown(found)} where a reducer reads {what} as a number; "
+                        f"view {self.name!r} yielded {value_text(found)} where a reducer reads {what} as a number; "
                         "yield an int, a float, a Decimal or None"
                     )
             pairs.append((group, value))

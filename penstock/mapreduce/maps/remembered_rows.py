@@ -17,7 +17,7 @@ from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.maps.emissions import Emissions, Pairs, read_emissions
 from penstock.mapreduce.maps.function_map import Hold
 
-__all__ = ["Held", "Remembered", "held_row"]
+__all__ = ["Held", "RememberedRows", "held_row"]
 
 
 class Held(NamedTuple):
@@ -33,7 +33,7 @@ def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
     return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
 
 
-class Remembered:
+class RememberedRows:
     """The contributions that one view remembers, read from one snapshot or transaction.
 
     A document of a table is named by its stored key. Emissions stand at a place: the key of a segment of the table, or

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import StoreDamaged, canonical, mix, unpack, unpack_hook
-from penstock.mapreduce.columns.column import Column, Kind, lane_of, value_of
+from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_of
 from penstock.mapreduce.columns.items import Ints, Items, Mask, Texts, source_hash
 
 LEAF, INNER = 0, 1
-_PLAIN_KINDS = frozenset({Kind.NULL, Kind.INT})
+_PLAIN_KINDS = frozenset({LaneKind.NULL, LaneKind.INT})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
 
@@ -117,7 +117,7 @@ class _CutColumn:
 
     def __init__(self, column: Column) -> None:
         self.lane = column.lane.astype("<i8", copy=False).tobytes()
-        self.plain = column.kind is None or bool((column.kind == Kind.INT).all())
+        self.plain = column.kind is None or bool((column.kind == LaneKind.INT).all())
         self._kind = b"" if self.plain or column.kind is None else column.kind.tobytes()
         self._objs = column.objs
 
@@ -218,7 +218,7 @@ def _read_column(parts: list[Any], counts: list[int]) -> Column:
             kinds.append(bytes(n))
         elif isinstance(part, bytes):
             lanes.append(part)
-            kinds.append(bytes([Kind.INT]) * n)
+            kinds.append(bytes([LaneKind.INT]) * n)
         else:
             lanes.append(part[0])
             kinds.append(part[1])
@@ -231,7 +231,7 @@ def _read_column(parts: list[Any], counts: list[int]) -> Column:
 # -- a few values
 
 
-def few_values(part: Any, n: int) -> Sequence[Any]:
+def short_column_values(part: Any, n: int) -> Sequence[Any]:
     """Return the n values of one column of a node."""
     if part is None:
         return [None] * n
@@ -243,16 +243,16 @@ def few_values(part: Any, n: int) -> Sequence[Any]:
     return [value_of(lane, kind, objs.get(i, True)) for i, (lane, kind) in own]
 
 
-def few_part(values: list[Any]) -> tuple[Any, bool]:
+def short_column(values: list[Any]) -> tuple[Any, bool]:
     """Encode values as one column of a node. Also return True if all are ints or nulls."""
     found = list(map(lane_of, values))
     kinds = {kind for _, kind in found}
-    if kinds == {Kind.NULL}:
+    if kinds == {LaneKind.NULL}:
         return None, True
     lanes = struct.pack(f"<{len(found)}q", *[lane for lane, _ in found])
-    if kinds <= {Kind.INT}:
+    if kinds <= {LaneKind.INT}:
         return lanes, True
-    objs = [[i, value] for i, (value, (_, kind)) in enumerate(zip(values, found)) if kind >= Kind.BIG]
+    objs = [[i, value] for i, (value, (_, kind)) in enumerate(zip(values, found)) if kind >= LaneKind.BIG]
     part = [lanes, bytes([kind for _, kind in found])]
     return ([*part, objs] if objs else part), kinds <= _PLAIN_KINDS
 

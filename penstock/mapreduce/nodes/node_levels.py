@@ -54,7 +54,7 @@ class Tries:
 
 
 @dataclass(slots=True)
-class Grown:
+class NewNodes:
     """The tries after a change: changed nodes by address (None: deleted) and the root of each group."""
 
     nodes: dict[bytes, Node | None]
@@ -65,7 +65,7 @@ class Grown:
     was: Ints  # the index in `before` of each added or removed item, or -1
     depth: dict[int, int]  # of groups that were deeper than known
 
-    def among(self, own: Ints, items: Ints, mine: Mask, sure: Mask, partials: tuple[Column, ...]) -> Grown:
+    def among(self, own: Ints, items: Ints, mine: Mask, sure: Mask, partials: tuple[Column, ...]) -> NewNodes:
         """Extend this result for the groups `own` to all. The `sure` others have these numbers of items and partials.
 
         `mine` marks the items of this result among all items of the batch.
@@ -78,7 +78,7 @@ class Grown:
         was[mine] = self.was
         inline = self.inline.moved(own[self.inline.node])
         depth = {int(own[i]): depth for i, depth in self.depth.items()}
-        return Grown(self.nodes, counts, inline, both, self.before, was, depth)
+        return NewNodes(self.nodes, counts, inline, both, self.before, was, depth)
 
 
 def address(key: bytes, trie: int, prefix: int, depth: int) -> bytes:

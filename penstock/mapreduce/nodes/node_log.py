@@ -57,7 +57,7 @@ def read_log(
     return list(numbers), items, gone
 
 
-def parted_log(
+def log_by_owner(
     reader: Reader, db: str, columns: int, owners: Callable[[Sequence[bytes]], Sequence[int]]
 ) -> dict[int, tuple[bytes, bytes]]:
     """Split the log into one row for each owner of groups."""
@@ -88,7 +88,7 @@ def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
     return items.take(order), gone[order]
 
 
-class Behind:
+class NodeLog:
     """The nodes of one view that changed since nodes were last written."""
 
     __slots__ = ("_db", "_each", "_items", "_log", "_next", "_unasked", "_written", "nodes")

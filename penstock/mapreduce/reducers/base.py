@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.cache import PenstockError, ValueKind, encode_key, normalise
-from penstock.mapreduce.columns.column import Column, Ints, Kind
+from penstock.mapreduce.columns.column import Column, Ints, LaneKind
 from penstock.views import (
     TS,
     Accumulator,
     Cell,
+    GroupTotals,
     Need,
     Path,
     State,
-    Totals,
     ValueCell,
     is_accumulator,
     is_tree_cell,
@@ -71,8 +71,8 @@ class BaseReducer(ABC):
 
     def _state(self, cell: Cell, node: _Node) -> State:
         column = node.column(cell.field)
-        if cell.need is Need.NUMBER and column.kind is not None and (column.kind == Kind.OTHER).any():
-            wrong = column.objs[int(np.argmax(column.kind == Kind.OTHER))]
+        if cell.need is Need.NUMBER and column.kind is not None and (column.kind == LaneKind.OTHER).any():
+            wrong = column.objs[int(np.argmax(column.kind == LaneKind.OTHER))]
             raise ValueKind(wrong, ".".join(cell.field or ()), f"{self.name} takes int, float and Decimal")
         if is_accumulator(cell):
             return _accumulated(cell, column)
@@ -112,7 +112,7 @@ class _Node:
 def _accumulated(cell: Accumulator, column: Column) -> State:
     none = cell.batch(np.zeros(0, np.int64), 1, Column.nulls(0))
     plus = cell.batch(np.zeros(len(column), np.int64), 1, column)
-    totals = cell.update(Totals.none(cell.lanes, 1), plus, none)
+    totals = cell.update(GroupTotals.none(cell.lanes, 1), plus, none)
     for error in totals.errors.values():
         raise error
     return totals.state(0)

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.items import Mask
 from penstock.views import Ints, Leaves, Need, Path, State, Values
 
 
 @dataclass(frozen=True, slots=True)
-class Folded(ABC):
+class ContributionCell(ABC):
     """A cell that is folded along a tree."""
 
     field: Path | None
@@ -92,6 +92,6 @@ def node_numbers(starts: Ints, n: int) -> Ints:
 
 def partials_of(values: Sequence[Any]) -> Column:
     """Return partials that are not numbers as a column."""
-    kind = np.fromiter((Kind.NULL if v is None else Kind.OTHER for v in values), np.uint8, len(values))
+    kind = np.fromiter((LaneKind.NULL if v is None else LaneKind.OTHER for v in values), np.uint8, len(values))
     objs = {i: v for i, v in enumerate(values) if v is not None}
     return Column(np.zeros(len(values), np.int64), kind, objs)

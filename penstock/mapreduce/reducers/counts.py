@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import StoreDamaged
-from penstock.mapreduce.columns.column import Kind
+from penstock.mapreduce.columns.column import LaneKind
 from penstock.mapreduce.reducers.exact_sums import LANE_MAX, LANE_MIN, Floats
 from penstock.mapreduce.reducers.rounding import to_float
-from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
+from penstock.views import GroupTotals, Ints, Locals, Need, Path, SideTotals, State, Values
 
 Number = int | float | Decimal
 
@@ -31,7 +31,7 @@ _FOREIGN = "a side is made by the `batch` of the cell that is to be updated"
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SideCounts:
     """The counts of one side of a batch: one row per lane, one column per group."""
 
     lanes: Ints
@@ -42,10 +42,10 @@ class Counts:
         return int(self.lanes.shape[1])
 
 
-def _moved(old: Totals, plus: Part, minus: Part) -> Totals:
-    assert isinstance(plus, Counts), _FOREIGN
-    assert isinstance(minus, Counts), _FOREIGN
-    return Totals(old.lanes + plus.lanes - minus.lanes)
+def _moved(old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
+    assert isinstance(plus, SideCounts), _FOREIGN
+    assert isinstance(minus, SideCounts), _FOREIGN
+    return GroupTotals(old.lanes + plus.lanes - minus.lanes)
 
 
 def _together(a: State, b: State) -> State:
@@ -68,16 +68,16 @@ class Present:
         """Return 1, for the count."""
         return 1
 
-    def batch(self, loc: Locals, m: int, column: Values) -> Counts:
+    def batch(self, loc: Locals, m: int, column: Values) -> SideCounts:
         """Count values by group."""
-        at = loc if column.kind is None else loc[column.kind != Kind.NULL]
-        return Counts(np.bincount(at, minlength=m).astype(np.int64, copy=False).reshape(1, m))
+        at = loc if column.kind is None else loc[column.kind != LaneKind.NULL]
+        return SideCounts(np.bincount(at, minlength=m).astype(np.int64, copy=False).reshape(1, m))
 
     def moved(self, state: State, value: Any, sign: int) -> State:
         """Return the count after one value is added (1) or removed (−1)."""
         return state if value is None else ((state[0][0] + sign,), None)
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the counts with one side added and the other removed."""
         return _moved(old, plus, minus)
 
@@ -106,26 +106,26 @@ class Bins:
         """Return the number of bins, each with one count."""
         return len(self.edges) + 1
 
-    def batch(self, loc: Locals, m: int, column: Values) -> Counts:
+    def batch(self, loc: Locals, m: int, column: Values) -> SideCounts:
         """Count values by bin and group."""
         kind, bins = column.kind, self.lanes
         if kind is None:
             places = _int_bins(self.edges, column.lane)
         else:
-            if (kind == Kind.OTHER).any():
+            if (kind == LaneKind.OTHER).any():
                 raise StoreDamaged(_NOT_HELD)
             places = np.full(len(column), bins, np.intp)
-            for which, find in ((Kind.INT, _int_bins), (Kind.FLOAT, _float_bins)):
+            for which, find in ((LaneKind.INT, _int_bins), (LaneKind.FLOAT, _float_bins)):
                 at = (kind == which).nonzero()[0]
                 if at.size:
                     places[at] = find(self.edges, column.lane[at])
             cuts = [Fraction(edge) for edge in self.edges]
-            for i in (kind == Kind.BIG).nonzero()[0].tolist():
+            for i in (kind == LaneKind.BIG).nonzero()[0].tolist():
                 places[i] = bisect_right(cuts, Fraction(column.objs[i]))
             present = places < bins
             places, loc = places[present], loc[present]
         lanes = np.bincount(places * m + loc, minlength=bins * m).astype(np.int64, copy=False)
-        return Counts(lanes.reshape(bins, m))
+        return SideCounts(lanes.reshape(bins, m))
 
     def moved(self, state: State, value: Any, sign: int) -> State:
         """Return the counts after one value is added (1) or removed (−1)."""
@@ -135,7 +135,7 @@ class Bins:
         lanes[_bin(self.edges, value)] += sign
         return tuple(lanes), None
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the counts with one side added and the other removed."""
         return _moved(old, plus, minus)
 

@@ -1,8 +1,8 @@
 """Exact distinct counts and quantiles, from the sorted values of a group with their counts.
 
-An entry of `Distinct` stands for all values that are equal as groups. So 1, 1.0 and Decimal("1") are one entry, true is
-another, and NaN is one. An entry of `Quantiles` is one exact number. Numbers are in the order of values: equal ones of
-different kinds are neighbours, in the order of their bytes. The state of both is [answer].
+An entry of `DistinctCell` stands for all values that are equal as groups. So 1, 1.0 and Decimal("1") are one entry,
+true is another, and NaN is one. An entry of `QuantilesCell` is one exact number. Numbers are in the order of values:
+equal ones of different kinds are neighbours, in the order of their bytes. The state of both is [answer].
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from penstock.cache import DefinitionError, canonical, order_key, unpack
-from penstock.mapreduce.columns.column import Kind
+from penstock.mapreduce.columns.column import LaneKind
 from penstock.mapreduce.reducers.value_order import unified, value_codes
 from penstock.views import Need, Path, State, Values
 
@@ -45,7 +45,7 @@ def _refused(reducer: str) -> DefinitionError:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(_Counted):
+class DistinctCell(_Counted):
     """The number of distinct values. Nulls are skipped."""
 
     @property
@@ -76,7 +76,7 @@ class Distinct(_Counted):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles(_Counted):
+class QuantilesCell(_Counted):
     """The quantiles of the numbers at `shares`. Nulls are skipped."""
 
     shares: tuple[Fraction, ...]
@@ -91,7 +91,7 @@ class Quantiles(_Counted):
         kinds = column.kind
         nearest = column.lane.astype(np.float64)
         if kinds is not None:
-            nearest = np.where(kinds == Kind.FLOAT, column.lane.view(np.float64), nearest)
+            nearest = np.where(kinds == LaneKind.FLOAT, column.lane.view(np.float64), nearest)
         for i, value in column.objs.items():
             nearest[i] = _nearest(value)
         codes = (value_codes(nearest.view(np.int64)).view(np.uint64) ^ _TOP).tolist()

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.mapreduce.columns.column import KINDS, Column, Ints, Kind, lane_of, value_of
-from penstock.mapreduce.reducers.contribution_cell import Folded, node_numbers, nodes_of, partials_of
+from penstock.mapreduce.columns.column import KINDS, Column, Ints, LaneKind, lane_of, value_of
+from penstock.mapreduce.reducers.contribution_cell import ContributionCell, node_numbers, nodes_of, partials_of
 from penstock.mapreduce.reducers.value_order import CODE_MAX, CODE_MIN, chosen, float_codes, float_lanes, sorted_values
 from penstock.views import Leaves, Values
 
@@ -27,7 +27,7 @@ _LOWEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme(Folded):
+class Extreme(ContributionCell):
     """The greatest or the least value."""
 
     greatest: bool
@@ -36,9 +36,9 @@ class Extreme(Folded):
         """Return the extreme of each node's values."""
         return self._best(leaves.starts, leaves.column(self.field))
 
-    def fold_few(self, values: Sequence[Any]) -> Any:
+    def fold_small(self, values: Sequence[Any]) -> Any:
         """Return the extreme of the values of one node."""
-        here = [_told(value) for value in values if value is not None]
+        here = [_extreme_value(value) for value in values if value is not None]
         return chosen(here, self.greatest) if here else None
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
@@ -47,10 +47,10 @@ class Extreme(Folded):
 
     def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
         """Return next partials, and a mask of certain ones: the extreme stayed, or an added value is no worse."""
-        kinds = (_kinds(before) | _kinds(came) | _kinds(went)) - {Kind.NULL}
-        if len(kinds) > 1 or not kinds <= {Kind.INT, Kind.FLOAT}:
+        kinds = (_kinds(before) | _kinds(came) | _kinds(went)) - {LaneKind.NULL}
+        if len(kinds) > 1 or not kinds <= {LaneKind.INT, LaneKind.FLOAT}:
             return None
-        floats = Kind.FLOAT in kinds
+        floats = LaneKind.FLOAT in kinds
         m = len(before.lane)
         had, best = self._greatest_codes(before, np.arange(m), m, floats)
         new, top = self._greatest_codes(came, here, m, floats)
@@ -59,7 +59,11 @@ class Extreme(Folded):
         codes = np.maximum(best, top)
         lane = codes if self.greatest else ~codes
         has = had | new
-        kind = None if not floats and has.all() else np.where(has, Kind.FLOAT if floats else Kind.INT, Kind.NULL)
+        kind = (
+            None
+            if not floats and has.all()
+            else np.where(has, LaneKind.FLOAT if floats else LaneKind.INT, LaneKind.NULL)
+        )
         lane = np.where(has, float_lanes(lane) if floats else lane, 0)
         return Column(lane, None if kind is None else kind.astype(np.uint8)), sure
 
@@ -67,7 +71,7 @@ class Extreme(Folded):
         """Return a mask of the m groups with values, and their greatest codes. The least inverts the codes."""
         lane = column.lane
         if column.kind is not None:
-            own = column.kind != Kind.NULL
+            own = column.kind != LaneKind.NULL
             lane, group = lane[own], group[own]
         codes = float_codes(lane) if floats else lane
         has, best = np.zeros(m, bool), np.full(m, _LOWEST, np.int64)
@@ -82,27 +86,27 @@ class Extreme(Folded):
         m = int(starts.size)
         lane, kinds = np.zeros(m, np.int64), np.zeros(m, np.uint8)
         met: dict[int, list[Any]] = {}  # candidates of nodes with values of several kinds
-        for which in (Kind.INT, Kind.FLOAT):
+        for which in (LaneKind.INT, LaneKind.FLOAT):
             own = kind == which
             if not own.any():
                 continue
-            best, has = self._best_of(own, float_codes(column.lane) if which is Kind.FLOAT else column.lane, starts)
-            if which is Kind.FLOAT:
+            best, has = self._best_of(own, float_codes(column.lane) if which is LaneKind.FLOAT else column.lane, starts)
+            if which is LaneKind.FLOAT:
                 best = float_lanes(best)
-                for node in (has & (kinds == Kind.INT)).nonzero()[0].tolist():
-                    met[node] = [int(lane[node]), value_of(int(best[node]), Kind.FLOAT, None)]
+                for node in (has & (kinds == LaneKind.INT)).nonzero()[0].tolist():
+                    met[node] = [int(lane[node]), value_of(int(best[node]), LaneKind.FLOAT, None)]
             lane[has], kinds[has] = best[has], which
         out = Column(lane, kinds)
         if column.objs:
             for node, value in self._best_objects(starts, column).items():
-                if kinds[node] != Kind.NULL:
+                if kinds[node] != LaneKind.NULL:
                     met.setdefault(node, [value_of(int(lane[node]), int(kinds[node]), None)]).append(value)
                 else:
                     met[node] = [value]
         for node, values in met.items():
             value = chosen(values, self.greatest) if len(values) > 1 else values[0]
             lane[node], kinds[node] = lane_of(value)
-            if kinds[node] >= Kind.BIG:
+            if kinds[node] >= LaneKind.BIG:
                 out.objs[node] = value
         return out
 
@@ -129,7 +133,7 @@ class Extreme(Folded):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking(Folded):
+class Ranking(ContributionCell):
     """The n greatest or n least values, best first."""
 
     n: int
@@ -142,16 +146,16 @@ class Ranking(Folded):
         if kind is None:
             return self._best_codes(starts, Column(column.lane), column.lane, None)
         seen = np.bincount(kind, minlength=KINDS).tolist()
-        if not (column.objs or seen[Kind.FLOAT]):
-            return self._best_codes(starts, Column(column.lane, kind), column.lane, kind != Kind.NULL)
-        if not (column.objs or seen[Kind.INT]):
+        if not (column.objs or seen[LaneKind.FLOAT]):
+            return self._best_codes(starts, Column(column.lane, kind), column.lane, kind != LaneKind.NULL)
+        if not (column.objs or seen[LaneKind.INT]):
             codes = float_codes(column.lane)
-            return self._best_codes(starts, Column(float_lanes(codes), kind), codes, kind != Kind.NULL)
+            return self._best_codes(starts, Column(float_lanes(codes), kind), codes, kind != LaneKind.NULL)
         return partials_of([self._best(values) or None for values in nodes_of(starts, column.values())])
 
-    def fold_few(self, values: Sequence[Any]) -> list[Any] | None:
+    def fold_small(self, values: Sequence[Any]) -> list[Any] | None:
         """Return the best of the values of one node."""
-        return self._best([_told(value) for value in values if value is not None]) or None
+        return self._best([_extreme_value(value) for value in values if value is not None]) or None
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """Return the best among the lists of each node's children."""
@@ -171,11 +175,11 @@ class Ranking(Folded):
         return partials_of([values[a : min(b, a + self.n)] or None for a, b in pairwise(ends)])
 
 
-def _told(value: Any) -> Any:
+def _extreme_value(value: Any) -> Any:
     """Return the value. Map all NaNs to one, as columns of floats do."""
     return nan if type(value) is float and isnan(value) else value
 
 
 def _kinds(column: Values) -> set[int]:
     """Return the kinds that occur."""
-    return {Kind.INT} if column.kind is None else set(np.unique(column.kind).tolist())
+    return {LaneKind.INT} if column.kind is None else set(np.unique(column.kind).tolist())

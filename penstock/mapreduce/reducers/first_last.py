@@ -18,14 +18,20 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import order_key, repr_by_fields
-from penstock.mapreduce.columns.column import Column, Ints, Kind
-from penstock.mapreduce.reducers.contribution_cell import Folded, column_of, node_numbers, nodes_of, partials_of
+from penstock.mapreduce.columns.column import Column, Ints, LaneKind
+from penstock.mapreduce.reducers.contribution_cell import (
+    ContributionCell,
+    column_of,
+    node_numbers,
+    nodes_of,
+    partials_of,
+)
 from penstock.mapreduce.reducers.value_order import CODE_MAX, CODE_MIN, unified, value_codes
 from penstock.views import Leaves, Path, Values
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Folded):
+class Choice(ContributionCell):
     """The value with the least `by`, or with the greatest if `last`. Ties go to the first or last source."""
 
     by: Path
@@ -39,7 +45,7 @@ class Choice(Folded):
     def fold(self, leaves: Leaves) -> Column:
         """Return the choice among each node's contributions."""
         column, by, starts = column_of(leaves.column(self.field)), column_of(leaves.column(self.by)), leaves.starts
-        codes, here = self._codes(by), None if column.kind is None else column.kind != Kind.NULL
+        codes, here = self._codes(by), None if column.kind is None else column.kind != LaneKind.NULL
         if here is not None:
             codes = np.where(here, codes, CODE_MIN if self.last else CODE_MAX)
         best = (np.maximum if self.last else np.minimum).reduceat(codes, starts)
@@ -75,7 +81,7 @@ class Choice(Folded):
         """Return ints in the order of `by`, equal where it ties."""
         if by.kind is None:
             return by.lane
-        if bool((by.kind == Kind.FLOAT).all()):
+        if bool((by.kind == LaneKind.FLOAT).all()):
             return value_codes(by.lane)
         keys = [order_key(unified(mark)) for mark in by.values()]
         ranks = {key: i for i, key in enumerate(sorted(set(keys)))}
@@ -83,7 +89,7 @@ class Choice(Folded):
 
 
 @dataclass(frozen=True, slots=True)
-class Collected(Folded):
+class Collected(ContributionCell):
     """The values of the first n sources."""
 
     n: int
@@ -93,7 +99,7 @@ class Collected(Folded):
     def fold(self, leaves: Leaves) -> Column:
         """Return the first n of each node."""
         column, starts = column_of(leaves.column(self.field)), leaves.starts
-        at = np.arange(len(column)) if column.kind is None else (column.kind != Kind.NULL).nonzero()[0]
+        at = np.arange(len(column)) if column.kind is None else (column.kind != LaneKind.NULL).nonzero()[0]
         partials: list[Any] = [None] * int(starts.size)
         rows = zip(node_numbers(starts, len(column))[at].tolist(), leaves.sources(at), column.take(at).values())
         for place, own in groupby(rows, key=itemgetter(0)):

@@ -12,10 +12,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError, repr_by_fields, shown_key
+from penstock.cache import DefinitionError, key_text, repr_by_fields
 from penstock.mapreduce.reducers.base import BaseReducer, field_of
-from penstock.mapreduce.reducers.distinct_quantiles import Distinct as DistinctValues
-from penstock.mapreduce.reducers.distinct_quantiles import Quantiles as QuantileValues
+from penstock.mapreduce.reducers.distinct_quantiles import DistinctCell, QuantilesCell
 from penstock.mapreduce.reducers.extremes import Extreme, Ranking
 from penstock.mapreduce.reducers.first_last import Choice, Collected
 from penstock.mapreduce.reducers.user_monoid import MonoidFunctions, Rereduced, UserMonoid
@@ -195,7 +194,7 @@ class Distinct(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the values, with equal ones as one entry."""
-        return (DistinctValues(self.field),)
+        return (DistinctCell(self.field),)
 
     def result(self, n: int, states: Sequence[State]) -> int:
         """Return the count."""
@@ -212,7 +211,7 @@ class Quantiles(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the numbers in order."""
-        return (QuantileValues(self.field, self.shares),)
+        return (QuantilesCell(self.field, self.shares),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -340,7 +339,7 @@ def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
     """
     if isinstance(qs, str | bytes | Mapping) or not isinstance(qs, Iterable):
         raise DefinitionError(
-            f"the shares of quantiles() are {shown_key(qs)}; give a list of numbers, such as [0.5, 0.99]"
+            f"the shares of quantiles() are {key_text(qs)}; give a list of numbers, such as [0.5, 0.99]"
         )
     shares = tuple(_share(q) for q in qs)
     if not shares:
@@ -382,7 +381,7 @@ def _by(by: str | None, reducer: str) -> Path | None:
 
 def _number(n: object, reducer: str) -> int:
     if type(n) is not int or n < 1:
-        raise DefinitionError(f"{reducer}() is told to keep {shown_key(n)} values; give a number of 1 or more")
+        raise DefinitionError(f"{reducer}() is told to keep {key_text(n)} values; give a number of 1 or more")
     return n
 
 
@@ -395,5 +394,5 @@ def _share(q: object) -> Fraction:
         if 0 <= share <= 1 and share.denominator < _FINEST:
             return share
     raise DefinitionError(
-        f"a share of quantiles() is {shown_key(q)}; give numbers from 0 to 1 of at most 1,000 digits, such as 0.5"
+        f"a share of quantiles() is {key_text(q)}; give numbers from 0 to 1 of at most 1,000 digits, such as 0.5"
     )

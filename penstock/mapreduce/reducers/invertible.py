@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from penstock.cache import DefinitionError, ValueKind, normalise, repr_by_fields, shown_key
+from penstock.cache import DefinitionError, ValueKind, key_text, normalise, repr_by_fields
 from penstock.mapreduce.columns.column import Ints
 from penstock.mapreduce.reducers.base import BaseReducer, field_of
 from penstock.mapreduce.reducers.counts import Bins, Number, Present
@@ -250,7 +250,7 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
     """
     if isinstance(edges, str | bytes | Mapping) or not isinstance(edges, Iterable):
         raise DefinitionError(
-            f"the edges of a histogram are {shown_key(edges)}; give a list of numbers, such as [0, 10, 100]"
+            f"the edges of a histogram are {key_text(edges)}; give a list of numbers, such as [0, 10, 100]"
         )
     checked = tuple(_edge(edge) for edge in edges)
     if not checked:
@@ -258,7 +258,7 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
     for low, high in pairwise(checked):
         if Fraction(low) >= Fraction(high):
             raise DefinitionError(
-                f"the edges of a histogram must ascend, but {shown_key(high)} follows {shown_key(low)}; sort them"
+                f"the edges of a histogram must ascend, but {key_text(high)} follows {key_text(low)}; sort them"
             )
     return Histogram(field_of(f, "histogram"), checked)
 
@@ -312,7 +312,7 @@ _MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
 
 def _ddof(ddof: object, reducer: str) -> int:
     if type(ddof) is not int or ddof < 0:
-        raise DefinitionError(f"ddof of {reducer}() is {shown_key(ddof)}; give 1 for a sample or 0 for everything")
+        raise DefinitionError(f"ddof of {reducer}() is {key_text(ddof)}; give 1 for a sample or 0 for everything")
     return ddof
 
 
@@ -322,10 +322,10 @@ def _edge(edge: object) -> Number:
     except ValueKind:
         value = None
     if isinstance(value, bool | None) or not isinstance(value, int | float | Decimal):
-        raise DefinitionError(f"an edge of a histogram is {shown_key(edge)}; give finite ints, floats or Decimals")
+        raise DefinitionError(f"an edge of a histogram is {key_text(edge)}; give finite ints, floats or Decimals")
     if isinstance(value, float) and not math.isfinite(value):
         raise DefinitionError(
-            f"an edge of a histogram is {shown_key(edge)}; leave it out, the outer bins are open anyway"
+            f"an edge of a histogram is {key_text(edge)}; leave it out, the outer bins are open anyway"
         )
     return value
 

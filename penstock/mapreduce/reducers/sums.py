@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import StoreDamaged
-from penstock.mapreduce.columns.column import KINDS, Kind
+from penstock.mapreduce.columns.column import KINDS, LaneKind
 from penstock.mapreduce.reducers.exact_sums import (
     LANE_MAX,
     LANE_MIN,
@@ -42,7 +42,7 @@ from penstock.mapreduce.reducers.exact_sums import (
     square_sums,
 )
 from penstock.mapreduce.reducers.rounding import parts_of
-from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
+from penstock.views import GroupTotals, Ints, Locals, Need, Path, SideTotals, State, Values
 
 _ROOM = 1 << 61
 _NOT_HELD = "a view, which counts a value that is no number, so that the document should be held"
@@ -60,7 +60,7 @@ class FloatSide:
 
 
 @dataclass(slots=True)
-class Side:
+class SumsSide:
     """One side of a batch by group: plain totals, not yet in the canonical form of a state."""
 
     m: int
@@ -71,7 +71,7 @@ class Side:
     strays: dict[int, list[int]]
 
     @classmethod
-    def none(cls, m: int, degree: int) -> Side:
+    def none(cls, m: int, degree: int) -> SumsSide:
         """Return a side without values."""
         return cls(m, np.zeros(m, np.int64), [IntSums.none(m) for _ in range(degree)], None, {}, {})
 
@@ -93,28 +93,28 @@ class Moments:
         """Return the number of lanes: one for the count, and one total per degree."""
         return 1 + self.degree
 
-    def batch(self, loc: Locals, m: int, column: Values) -> Side:
+    def batch(self, loc: Locals, m: int, column: Values) -> SumsSide:
         """Sum the column's numbers exactly by group."""
         at = loc.astype(np.intp, copy=False)
         if not at.size:
-            return Side.none(m, self.degree)
+            return SumsSide.none(m, self.degree)
         kind = column.kind
         if kind is None:
-            return Side(m, count_of(at, m), self._ints(at, column.lane, m), None, {}, {})
+            return SumsSide(m, count_of(at, m), self._ints(at, column.lane, m), None, {}, {})
         seen = np.bincount(kind, minlength=KINDS).tolist()
-        if seen[Kind.OTHER]:
+        if seen[LaneKind.OTHER]:
             raise StoreDamaged(_NOT_HELD)
-        side = Side.none(m, self.degree)
-        side.count = count_of(at[kind != Kind.NULL] if seen[Kind.NULL] else at, m)
-        if seen[Kind.INT]:
+        side = SumsSide.none(m, self.degree)
+        side.count = count_of(at[kind != LaneKind.NULL] if seen[LaneKind.NULL] else at, m)
+        if seen[LaneKind.INT]:
             # Lanes of NULL and BIG are 0, so only floats must be left out.
-            picked = kind == Kind.INT if seen[Kind.FLOAT] else slice(None)
+            picked = kind == LaneKind.INT if seen[LaneKind.FLOAT] else slice(None)
             side.ints = self._ints(at[picked], column.lane[picked], m)
-        if seen[Kind.FLOAT]:
-            chosen = kind == Kind.FLOAT if seen[Kind.FLOAT] < at.size else slice(None)
+        if seen[LaneKind.FLOAT]:
+            chosen = kind == LaneKind.FLOAT if seen[LaneKind.FLOAT] < at.size else slice(None)
             self._floats(side, at[chosen], column.lane[chosen].view(np.float64))
-        if seen[Kind.BIG]:
-            for i in (kind == Kind.BIG).nonzero()[0].tolist():
+        if seen[LaneKind.BIG]:
+            for i in (kind == LaneKind.BIG).nonzero()[0].tolist():
                 self._big(side, int(at[i]), column.objs[i])
         return side
 
@@ -130,7 +130,7 @@ class Moments:
                 return (lanes[0] + sign, *sums), None
         else:
             sums = list(lanes[1:])
-        return Layout(self.degree).moved(lanes[0] + sign, sums, spill, None if type(value) is int else value, sign)
+        return SpillLayout(self.degree).moved(lanes[0] + sign, sums, spill, None if type(value) is int else value, sign)
 
     def _ints(self, at: Locs, lane: Ints, m: int) -> list[IntSums]:
         sums = [int_sums(at, lane, m)]
@@ -138,7 +138,7 @@ class Moments:
             sums.append(square_sums(at, lane, m))
         return sums
 
-    def _floats(self, side: Side, at: Locs, values: Floats) -> None:
+    def _floats(self, side: SumsSide, at: Locs, values: Floats) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             odd = (~finite).nonzero()[0]
@@ -152,7 +152,7 @@ class Moments:
             sums.append(float_square_sums(at, values, side.m))
         side.floats = FloatSide(count_of(at, side.m), sums)
 
-    def _big(self, side: Side, group: int, value: int | Decimal) -> None:
+    def _big(self, side: SumsSide, group: int, value: int | Decimal) -> None:
         if isinstance(value, int):
             for d in range(self.degree):
                 side.ints[d].add(group, value ** (d + 1))
@@ -164,11 +164,11 @@ class Moments:
             i, power = 1 + 2 * d, d + 1
             row[i : i + 2] = add_decimal(row[i], row[i + 1], mantissa**power, exponent * power)
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the totals with one side added and the other removed."""
-        assert isinstance(plus, Side), _FOREIGN
-        assert isinstance(minus, Side), _FOREIGN
-        layout = Layout(self.degree)
+        assert isinstance(plus, SumsSide), _FOREIGN
+        assert isinstance(minus, SumsSide), _FOREIGN
+        layout = SpillLayout(self.degree)
         spill = dict(old.spill)
         lanes = np.empty_like(old.lanes)
         lanes[0] = old.lanes[0] + plus.count - minus.count
@@ -178,16 +178,16 @@ class Moments:
         for sign, side in ((1, plus), (-1, minus)):
             layout.add_decimals(spill, side.decimals, sign)
             layout.add_strays(spill, side.strays, sign)
-        return Totals(lanes, spill)
+        return GroupTotals(lanes, spill)
 
     def merge(self, a: State, b: State) -> State:
         """Add the totals of two groups."""
         (one, left), (two, right) = a, b
-        lanes, spill = Layout(self.degree).merged([x + y for x, y in zip(one, two, strict=True)], left, right)
+        lanes, spill = SpillLayout(self.degree).merged([x + y for x, y in zip(one, two, strict=True)], left, right)
         return tuple(lanes), spill
 
 
-class Layout:
+class SpillLayout:
     """The layout of a spill of one degree. Its methods never change a stored list: a changed row is a copy."""
 
     __slots__ = ("big", "decimals", "degree", "floats", "strays", "zeros")
@@ -371,7 +371,7 @@ class Exact:
         degree = len(lanes) - 1
         if not spill:
             return cls(lanes[0], False, False, None, tuple((x, 1) for x in lanes[1:]), 0)
-        layout = Layout(degree)
+        layout = SpillLayout(degree)
         row = layout.wide(spill)
         nans, above, below = row[layout.strays :]
         stray: float | None = None

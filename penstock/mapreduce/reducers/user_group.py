@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.cache import DefinitionError, ValueKind, canonical, normalise, unpack
-from penstock.mapreduce.columns.column import Kind
+from penstock.mapreduce.columns.column import LaneKind
 from penstock.mapreduce.reducers.exact_sums import count_of
-from penstock.views import Ints, Locals, Need, Part, Path, State, Totals, Values
+from penstock.views import GroupTotals, Ints, Locals, Need, Path, SideTotals, State, Values
 
 _FIXED = frozenset((type(None), bool, int, float))
 _ELSEWHERE = "the functions of this group are in the app that defined it; open the store with that app"
@@ -123,20 +123,20 @@ class UserGroup:
         """Collect the values by group. Nulls are skipped."""
         taken = column.values()
         values: dict[int, list[Any]] = {}
-        present = None if column.kind is None else (column.kind != Kind.NULL)
+        present = None if column.kind is None else (column.kind != LaneKind.NULL)
         for i, g in enumerate(loc.tolist()):
             if present is None or present[i]:
                 values.setdefault(g, []).append(taken[i])
         return UserSide(count_of(loc.astype(np.intp) if present is None else loc[present].astype(np.intp), m), values)
 
-    def update(self, old: Totals, plus: Part, minus: Part) -> Totals:
+    def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the accumulators with one side added and the other removed."""
         assert isinstance(plus, UserSide), _FOREIGN
         assert isinstance(minus, UserSide), _FOREIGN
         if self.functions is None:
             raise DefinitionError(_ELSEWHERE)
         lanes = old.lanes + (plus.count - minus.count)
-        totals = Totals(lanes, dict(old.spill))
+        totals = GroupTotals(lanes, dict(old.spill))
         counts = lanes[0].tolist()
         for g in {*plus.values, *minus.values, *(g for g, row in old.spill.items() if row[2])}:
             if not counts[g]:

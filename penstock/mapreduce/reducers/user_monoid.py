@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.cache import DefinitionError, canonical, decode_key, said, unpack
+from penstock.cache import DefinitionError, canonical, decode_key, error_text, unpack
 from penstock.mapreduce.columns.column import Column
-from penstock.mapreduce.reducers.contribution_cell import Folded, nodes_of, partials_of
+from penstock.mapreduce.reducers.contribution_cell import ContributionCell, nodes_of, partials_of
 from penstock.mapreduce.reducers.user_group import Functions, own
 from penstock.views import Ints, Leaves, ReduceFunction, State, Values
 
@@ -51,7 +51,7 @@ class MonoidFunctions(Functions):
         return unpack(first)
 
 
-class _UserFolded(Folded):
+class _UserFolded(ContributionCell):
     """A cell that runs a user's functions."""
 
     __slots__ = ()
@@ -81,7 +81,7 @@ class _UserFolded(Folded):
         for spill in (a[1], b[1]):
             if spill is not None and self.failed(spill[0]) is not None:
                 return (), spill
-        return Folded.merge(self, a, b)
+        return ContributionCell.merge(self, a, b)
 
     def merged(self, one: Any, two: Any) -> Any:
         """Merge two outputs by the user's functions."""
@@ -93,7 +93,7 @@ def _attempt(make: Callable[..., Any], *given: Any) -> Any:
     try:
         return [make(*given)]
     except Exception as error:
-        return {_ERROR: said(error)}
+        return {_ERROR: error_text(error)}
 
 
 @dataclass(frozen=True, slots=True)

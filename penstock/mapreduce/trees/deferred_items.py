@@ -31,7 +31,7 @@ _ITEM, _GROUP = 60, 200
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingItems:
     """Deferred items of groups with nodes. `gone` marks removals. `counts` is the number of items of each group."""
 
     keys: list[bytes]
@@ -40,7 +40,7 @@ class Waiting:
     gone: Mask
 
     @classmethod
-    def of(cls, keys: Sequence[bytes], counts: Ints, items: Items, gone: Mask, groups: Mask) -> Waiting:
+    def of(cls, keys: Sequence[bytes], counts: Ints, items: Items, gone: Mask, groups: Mask) -> WaitingItems:
         """Select the items of some groups, each of which has at least one."""
         own = groups[items.node]
         waiting = items.take(own)
@@ -51,14 +51,14 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Sure:
+class KnownRoots:
     """The groups of a batch whose rows follow without their trees, with the partials of their roots."""
 
     groups: Mask
     partials: tuple[Column, ...]
 
 
-def stepped(codec: RowCodec, batch: TreeBatch, plus: Side, minus: Side) -> Sure | None:
+def stepped(codec: RowCodec, batch: TreeBatch, plus: Side, minus: Side) -> KnownRoots | None:
     """Return the groups with nodes before and after whose partials follow from these contributions, or None."""
     groups = (batch.old_n > trees.CAPACITY) & (batch.n > trees.CAPACITY)
     groups &= np.fromiter((s is None or s.held is None for s in batch.old), bool, len(batch.old))
@@ -72,7 +72,7 @@ def stepped(codec: RowCodec, batch: TreeBatch, plus: Side, minus: Side) -> Sure 
                 return None
             partials.append(found[0])
             groups &= found[1]
-    return Sure(groups, tuple(partials)) if groups.any() else None
+    return KnownRoots(groups, tuple(partials)) if groups.any() else None
 
 
 def _stepped(cell: TreeCell, i: int, batch: TreeBatch, plus: Side, minus: Side) -> tuple[Column, Mask] | None:
@@ -94,7 +94,7 @@ def _input(side: Contributions, cell: TreeCell) -> Values | None:
     return side.inputs.get(cell.field) if side.n else Column(np.zeros(0, np.int64))
 
 
-class Late:
+class DeferredItems:
     """The deferred items of one view."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Late:
         """Estimate the bytes in use."""
         return _ITEM * self._n + _GROUP * len(self._counts)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingItems) -> None:
         """Defer these committed items. They follow all items deferred before."""
         numbers, counts = self._numbers, self._counts
         for key, count in zip(waiting.keys, waiting.counts.tolist(), strict=True):
@@ -123,7 +123,7 @@ class Late:
         self._parts.append((waiting.items.moved(number_of[waiting.items.node]), waiting.gone))
         self._n += len(waiting.items)
 
-    def take(self, keys: Iterable[bytes]) -> Waiting | None:
+    def take(self, keys: Iterable[bytes]) -> WaitingItems | None:
         """Remove and return the deferred items of these groups, the last one per source."""
         asked = [number for key in keys if (number := self._numbers.get(key)) is not None]
         if not asked:
@@ -137,7 +137,7 @@ class Late:
         self._n = int(rest.sum())
         return self._waiting(items.take(own), gone[own])
 
-    def take_all(self) -> Waiting | None:
+    def take_all(self) -> WaitingItems | None:
         """Remove and return all deferred items, the last one per source."""
         waiting = self._waiting(*self._joined()) if self._parts else None
         self._numbers, self._counts, self._parts, self._n = {}, [], [], 0
@@ -146,11 +146,13 @@ class Late:
     def _joined(self) -> tuple[Items, Mask]:
         return Items.join([items for items, _ in self._parts]), np.concatenate([gone for _, gone in self._parts])
 
-    def _waiting(self, items: Items, gone: Mask) -> Waiting | None:
+    def _waiting(self, items: Items, gone: Mask) -> WaitingItems | None:
         if not len(items):
             return None
         items, gone = last_of_each(items, gone)
         used, place = np.unique(items.node, return_inverse=True)
         names: Sequence[bytes] = list(self._numbers)
         keys = [names[number] for number in used.tolist()]
-        return Waiting(keys, np.array(self._counts, np.int64)[used], items.moved(place.ravel().astype(np.int64)), gone)
+        return WaitingItems(
+            keys, np.array(self._counts, np.int64)[used], items.moved(place.ravel().astype(np.int64)), gone
+        )

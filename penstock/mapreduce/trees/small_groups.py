@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import Reader, encode_key, mix_one
-from penstock.mapreduce.columns.column import Column, Kind, lane_of
+from penstock.mapreduce.columns.column import Column, LaneKind, lane_of
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Ints, Items
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.fold.small_fold import Moved
 from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.nodes import node_levels as trees
-from penstock.mapreduce.nodes.node_format import few_part, few_values, read_leaves
+from penstock.mapreduce.nodes.node_format import read_leaves, short_column, short_column_values
 from penstock.mapreduce.trees.batch_items import items_of
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
-from penstock.mapreduce.trees.tree_rows import ChangedRows, Said, TreeBatch, TreeRows, answers_of
+from penstock.mapreduce.trees.tree_rows import CellStates, ChangedRows, TreeBatch, TreeRows, answers_of
 from penstock.mapreduce.tries.value_trie import Settled, ValueTree
 from penstock.views import Path, State, TreeCell, is_accumulator, is_tree_cell, reach
 
@@ -79,7 +79,7 @@ class _Held:
     totals: list[State]
 
 
-class FewTrees:
+class SmallGroups:
     """The fold of a few contributions to the small groups of one view."""
 
     def __init__(
@@ -218,10 +218,10 @@ class FewTrees:
 
     # -- results
 
-    def _said(self, batch: TreeBatch, held: list[_Held]) -> Said:
+    def _said(self, batch: TreeBatch, held: list[_Held]) -> CellStates:
         """Return the states of the groups, cell by cell."""
         full = [place for place, one in enumerate(held) if one.items]
-        leaves = _FewLeaves([held[place].items for place in full], self._kept, [batch.value(place) for place in full])
+        leaves = _SmallLeaves([held[place].items for place in full], self._kept, [batch.value(place) for place in full])
         spills: list[list[list[Any] | None]] = [[None] * len(self._codec.cells) for _ in held]
         why: dict[int, str] = {}
         totals = values = 0
@@ -242,10 +242,10 @@ class FewTrees:
                 if at in failed:
                     why.setdefault(place, failed[at])
         lanes = [[lane for state in one.totals for lane in state[0]] for one in held]
-        return Said(lanes, spills, [], why)
+        return CellStates(lanes, spills, [], why)
 
 
-class _FewLeaves:
+class _SmallLeaves:
     """The contributions of groups in the form in which cells read leaves."""
 
     def __init__(self, groups: Sequence[list[Item]], fields: Sequence[Field], values: list[Any]) -> None:
@@ -285,7 +285,7 @@ class _FewLeaves:
 
     def folded(self, cell: TreeCell) -> list[Any]:
         """Return the partial of each group."""
-        fold = getattr(cell, "fold_few", None)
+        fold = getattr(cell, "fold_small", None)
         if fold is None:
             return cell.fold(self).values() if self._groups else []
         values, ends = self._read(cell.field), self._ends
@@ -318,7 +318,7 @@ def _of_leaf(leaf: Sequence[Any], columns: int) -> list[Item]:
         return _listed(read_leaves([leaf], columns))
     n = len(keys) >> 3
     lanes = unpack(f"<{n}q", keys)
-    rows = _rows([few_values(part, n) for part in parts], n)
+    rows = _rows([short_column_values(part, n) for part in parts], n)
     return [(mix_one(lane & _MASK64), lane, None, 0, own) for lane, own in zip(lanes, rows, strict=True)]
 
 
@@ -345,7 +345,7 @@ def _check_same(one: Item | None, other: Item) -> None:
 def _are_equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """Compare values by their lanes. Values outside lanes count as different."""
     lanes = list(map(lane_of, some))
-    return lanes == list(map(lane_of, others)) and all(kind < Kind.BIG for _, kind in lanes)
+    return lanes == list(map(lane_of, others)) and all(kind < LaneKind.BIG for _, kind in lanes)
 
 
 def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
@@ -356,12 +356,12 @@ def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
     if any(item[2] is not None for item in items):
         keys = [pack(f"<{n}Q", *map(_AT, items)), [lane if i[2] is None else i[2] for lane, i in zip(lanes, items)]]
     ranks = [item[3] for item in items]
-    parts = [few_part([item[4][i] for item in items]) for i in range(columns)]
+    parts = [short_column([item[4][i] for item in items]) for i in range(columns)]
     leaf = [keys, pack(f"<{n}I", *ranks) if any(ranks) else None, [part for part, _ in parts]]
     return leaf, all(plain for _, plain in parts)
 
 
-def _only_ints(said: Said) -> bool:
+def _only_ints(said: CellStates) -> bool:
     """Return True if all spills of the groups are single 64-bit ints."""
     told = (spill for own in said.spills for spill in own if spill is not None)
-    return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is Kind.INT for spill in told)
+    return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is LaneKind.INT for spill in told)

@@ -15,10 +15,10 @@ from penstock.mapreduce.columns.items import Items
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import Node, packed
 from penstock.mapreduce.nodes.node_levels import Tries
-from penstock.mapreduce.nodes.node_log import Behind, read_log
+from penstock.mapreduce.nodes.node_log import NodeLog, read_log
 from penstock.mapreduce.tries.canonical_trie import Trie
 from penstock.mapreduce.tries.partials import CellFolding, Field, GroupOf
-from penstock.mapreduce.tries.value_trie import Moved, ValueTree
+from penstock.mapreduce.tries.value_trie import ValueMoves, ValueTree
 from penstock.views import TreeCell
 
 CONTRIBUTIONS = 0
@@ -30,7 +30,7 @@ def nodes_db(view: int) -> str:
     return f"tree:{view}"
 
 
-def behind_db(view: int) -> str:
+def node_log_db(view: int) -> str:
     """Return the name of the database with the log of changes since nodes were last written."""
     return f"behind:{view}"
 
@@ -50,10 +50,10 @@ class TreeNodes:
         """Return the trie of contributions. `group_of` gives cells the group at a place."""
         return Trie(CONTRIBUTIONS, len(self._kept), CellFolding(self._cells, self._kept, group_of))
 
-    def read_behind(self, reader: Reader) -> Behind:
+    def read_node_log(self, reader: Reader) -> NodeLog:
         """Recreate from the log the nodes of a snapshot that are not written yet."""
-        behind = Behind(nodes_db(self._view), behind_db(self._view))
-        found = read_log(reader, behind_db(self._view), len(self._kept))
+        behind = NodeLog(nodes_db(self._view), node_log_db(self._view))
+        found = read_log(reader, node_log_db(self._view), len(self._kept))
         if found is None:
             behind.begin(reader, {}, 0)
             return behind
@@ -68,7 +68,7 @@ class TreeNodes:
         trie = self.trie(lambda place: decode_key(names[place]))
         grown = trie.change(fetch, deep, Items.none(len(self._kept)), new, removed)
         hit = np.flatnonzero(grown.was >= 0)
-        moved = Moved(grown.before.take(grown.was[hit]).moved(new.node[hit]), new.take(~removed))
+        moved = ValueMoves(grown.before.take(grown.was[hit]).moved(new.node[hit]), new.take(~removed))
         nodes = dict(grown.nodes)
         for tree in self._value_trees:
             nodes.update(tree.change(fetch, Tries(keys, none, none), moved).grown.nodes)
@@ -77,7 +77,7 @@ class TreeNodes:
 
     def all(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
         """Yield the address and payload of all nodes of a snapshot, sorted by address."""
-        behind = self.read_behind(reader).nodes
+        behind = self.read_node_log(reader).nodes
         db = nodes_db(self._view)
         late = ((key, behind[key]) for key in sorted(behind))
         ahead = next(late, None)

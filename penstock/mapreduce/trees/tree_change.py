@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from penstock.cache import Writer
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Items, Mask
-from penstock.mapreduce.fold.feed_rows import Fed
+from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.nodes.node_log import Nodes
-from penstock.mapreduce.trees.deferred_items import Waiting
+from penstock.mapreduce.trees.deferred_items import WaitingItems
 from penstock.mapreduce.trees.tree_rows import ChangedRows
 
 Depths = dict[tuple[bytes, int], int]  # known depth by group and trie
@@ -40,7 +40,7 @@ class TreeChange:
     nodes: Nodes = field(default_factory=dict)
     log: tuple[list[bytes], Items, Mask] | None = None
     depths: Depths = field(default_factory=dict)
-    late: Waiting | None = None
+    late: WaitingItems | None = None
 
     @property
     def m(self) -> int:
@@ -71,7 +71,7 @@ class TreeChange:
         """Return the increase of the number of held groups."""
         return self.changed.held
 
-    def fed(self, view: int) -> Fed:
+    def fed(self, view: int) -> FeedChanges:
         """Return the entry for the feed: the old and new rows, without contributions, of groups with another result."""
         whole: list[bytes] = []
         odd: list[list[Any]] = []
@@ -80,7 +80,7 @@ class TreeChange:
             if old is None or new is None or not codec.surely_shows(old, new):
                 odd.append([len(whole), *(None if s is None else codec.payload(s, bare=True) for s in (old, new))])
                 whole.append(self.groups.whole(code))
-        return Fed(view, whole, None, odd)
+        return FeedChanges(view, whole, None, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         """Add the tree writes to `during`, and the updates of memory to `after`."""

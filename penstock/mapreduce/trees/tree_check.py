@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import Reader, StoreDamaged, canonical, decode_key, is_long, repr_of, said
+from penstock.cache import Reader, StoreDamaged, canonical, decode_key, error_text, is_long, repr_of
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Codes64, Items, positions, same_items, sort_order
 from penstock.mapreduce.fold.row_format import RowState
@@ -25,9 +25,9 @@ from penstock.mapreduce.nodes.node_levels import MASKS, Folding, address
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.trees.tree_rows import answer_of
-from penstock.mapreduce.tries.partials import CellFolding, Tally, field_of
+from penstock.mapreduce.tries.partials import CellFolding, ValueTally, field_of
 from penstock.mapreduce.tries.value_trie import ValueTree, listed
-from penstock.views import Accumulator, Totals, is_accumulator, is_tree_cell
+from penstock.views import Accumulator, GroupTotals, is_accumulator, is_tree_cell
 
 Wrong = tuple[str, str]  # (place, description of the fault)
 Payloads = Callable[[list[bytes]], list[bytes | None]]
@@ -57,7 +57,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _TrieFacts:
     """The result of a walk through one trie."""
 
     items: Items  # of all leaves, in order
@@ -78,7 +78,7 @@ class _Check:
     def __init__(self, reduce: TreeReduce, reader: Reader) -> None:
         self._reduce = reduce
         self._reader = reader
-        self._nodes = reduce.read_behind(reader)
+        self._nodes = reduce.read_node_log(reader)
         self._seen: set[bytes] = set()
         self._faulty: set[bytes] = set()
         self._columns = len(reduce.kept)
@@ -87,7 +87,7 @@ class _Check:
         """Yield the faults of rows and of the nodes below them."""
         name = self._reduce.name
         for key, row in self._reader.scan(self._reduce.db):
-            group: Any = _shown(key)
+            group: Any = _group_text(key)
             try:
                 state = self._reduce.codec.decode(key, row, f"view {name!r}")
                 group = decode_key(key if state.whole is None else state.whole)
@@ -104,7 +104,9 @@ class _Check:
             key = trees.group_of(node)
             if node not in self._seen and key not in self._faulty:
                 prefix, depth = int.from_bytes(node[-9:-1], "big"), node[-1]
-                yield TreeFault(self._reduce.name, _shown(key), _node(node[-10], prefix, depth), "nothing names it")
+                yield TreeFault(
+                    self._reduce.name, _group_text(key), _node(node[-10], prefix, depth), "nothing names it"
+                )
 
     # -- a group
 
@@ -120,11 +122,11 @@ class _Check:
                 yield "its row", "its contributions are not in their one form"
             start = np.zeros(1, np.int64)
             partials = [c.values()[0] for c in folding.fold(items, start, start)] if len(items) else []
-            found = _Found(items, len(items), partials)
+            found = _TrieFacts(items, len(items), partials)
         else:
             if state.items is not None:
                 yield "its row", "contributions stand in it, and there are too many"
-            walk = _Walk(self._payloads, key, CONTRIBUTIONS, self._columns, folding, 1, self._seen)
+            walk = _TrieWalk(self._payloads, key, CONTRIBUTIONS, self._columns, folding, 1, self._seen)
             yield from walk.faults()
             found = walk.found()
         if found.count != state.n:
@@ -136,7 +138,7 @@ class _Check:
         self._seen.update(nodes)
         return self._nodes.payloads(self._reader, nodes)
 
-    def _answers(self, key: bytes, state: RowState, found: _Found) -> Iterator[Wrong]:
+    def _answers(self, key: bytes, state: RowState, found: _TrieFacts) -> Iterator[Wrong]:
         """Compare a row's results with those of its contributions, cell by cell."""
         partials = iter(found.partials)
         values = iter(self._reduce.value_trees)
@@ -166,13 +168,15 @@ class _Check:
         if bool(failing) != (state.held is not None):
             yield "its row", f"it is {'not ' if failing else ''}held, and {failing or 'nothing fails'}"
 
-    def _values(self, key: bytes, state: RowState, tree: ValueTree, found: _Found) -> Generator[Wrong, None, list[Any]]:
+    def _values(
+        self, key: bytes, state: RowState, tree: ValueTree, found: _TrieFacts
+    ) -> Generator[Wrong, None, list[Any]]:
         """Check a trie of values. Return the entries that the row should have for it."""
         counted = tree.counted(found.items)
         total = sum(count for _, _, count in counted)
         if state.n <= trees.CAPACITY:
             return [None, tree.answered(counted)]
-        walk = _Walk(self._payloads, key, tree.number, 1, Tally(), 0, self._seen)
+        walk = _TrieWalk(self._payloads, key, tree.number, 1, ValueTally(), 0, self._seen)
         yield from walk.faults()
         stored = sorted(listed(walk.found().items))
         if stored != sorted(counted):
@@ -182,7 +186,7 @@ class _Check:
         return [len(counted) or None, tree.answered(counted)]
 
 
-class _Walk:
+class _TrieWalk:
     """A walk through one trie, level by level from its root."""
 
     def __init__(
@@ -197,12 +201,12 @@ class _Walk:
         self._leaves: list[tuple[int, Node]] = []
         self._root: list[Any] = []
 
-    def found(self) -> _Found:
+    def found(self) -> _TrieFacts:
         """Return the items, the count and the partials of the trie, after `faults` has ended."""
         leaves = [leaf for _, leaf in sorted(self._leaves, key=itemgetter(0))]
         items = read_nodes(leaves, self._columns)
         items = items.moved(np.zeros(len(items), np.int64))
-        return _Found(items, len(items), self._root)
+        return _TrieFacts(items, len(items), self._root)
 
     def faults(self) -> Iterator[Wrong]:
         """Yield the faults of the trie's nodes."""
@@ -252,7 +256,7 @@ class _Walk:
                 yield where, "a root that is a leaf has no row"
             if b - a > trees.CAPACITY and depth < trees.DEEPEST:
                 yield where, f"it is a leaf, and has {b - a} items"
-            yield from self._as_told(told, leaf.i, where, b - a, [p[places[i]] for p in partials])
+            yield from self._matches_parent(told, leaf.i, where, b - a, [p[places[i]] for p in partials])
 
     def _inner_level(self, inner: list[_Stored], told: Items | None, depth: int) -> Generator[Wrong, None, Items]:
         """Check inner nodes. Return their entries for their children."""
@@ -280,10 +284,12 @@ class _Walk:
                 yield where, f"it is an inner node, and has {count} items"
             if packed(cut.node(a, b)) != one.row:
                 yield where, "its row is not in its one form"
-            yield from self._as_told(told, one.i, where, count, [p[places[i]] for p in partials])
+            yield from self._matches_parent(told, one.i, where, count, [p[places[i]] for p in partials])
         return children
 
-    def _as_told(self, told: Items | None, k: int, where: str, count: int, partials: list[Any]) -> Iterator[Wrong]:
+    def _matches_parent(
+        self, told: Items | None, k: int, where: str, count: int, partials: list[Any]
+    ) -> Iterator[Wrong]:
         """Compare a node with its parent's entry for it. Keep the root's partials for the check of the row."""
         if told is None:
             self._root = partials
@@ -301,7 +307,7 @@ def _node(trie: int, prefix: int, depth: int) -> str:
     return f"trie {trie}, node {prefix:016x}/{depth}"
 
 
-def _shown(key: bytes) -> Any:
+def _group_text(key: bytes) -> Any:
     """Return the group of a stored key, or the key itself if the group is not stored whole."""
     return key if is_long(key) else decode_key(key)
 
@@ -329,8 +335,8 @@ def _totals(cell: Accumulator, column: Column) -> tuple[list[Any], str]:
     """Recompute an accumulator from the values of one group. Return its state and the first error's message."""
     none = cell.batch(np.zeros(0, np.int64), 1, Column.nulls(0))
     plus = cell.batch(np.zeros(len(column), np.int64), 1, column)
-    totals = cell.update(Totals.none(cell.lanes, 1), plus, none)
-    why = next((said(error) for error in totals.errors.values()), "")
+    totals = cell.update(GroupTotals.none(cell.lanes, 1), plus, none)
+    why = next((error_text(error) for error in totals.errors.values()), "")
     return [totals.lanes[:, 0].tolist(), totals.spill.get(0)], why
 
 

@@ -22,20 +22,20 @@ from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, Mask, SourceKeys, merge, of_named, ranked
 from penstock.mapreduce.fold.row_format import RowCodec
-from penstock.mapreduce.maps.emissions import Contributions, Sources
+from penstock.mapreduce.maps.emissions import Contributions, ContributionSources
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import Node, read_leaves
-from penstock.mapreduce.nodes.node_levels import Fetch, Grown, Tries
-from penstock.mapreduce.nodes.node_log import Behind, log_row
+from penstock.mapreduce.nodes.node_levels import Fetch, NewNodes, Tries
+from penstock.mapreduce.nodes.node_log import NodeLog, log_row
 from penstock.mapreduce.trees import deferred_items as waits
 from penstock.mapreduce.trees.batch_items import Side, coming
-from penstock.mapreduce.trees.deferred_items import Late, Sure, Waiting, stepped
-from penstock.mapreduce.trees.small_groups import FewTrees, RowsOnce
-from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS, TreeNodes, behind_db
+from penstock.mapreduce.trees.deferred_items import DeferredItems, KnownRoots, WaitingItems, stepped
+from penstock.mapreduce.trees.small_groups import RowsOnce, SmallGroups
+from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS, TreeNodes, node_log_db
 from penstock.mapreduce.trees.tree_change import Depths, TreeChange
 from penstock.mapreduce.trees.tree_rows import ChangedRows, TreeBatch, TreeRows
-from penstock.mapreduce.tries.value_trie import Moved, Settled, ValueTree
-from penstock.views import TS, Path, Totals, is_accumulator, is_tree_cell, is_value_cell, reach
+from penstock.mapreduce.tries.value_trie import Settled, ValueMoves, ValueTree
+from penstock.views import TS, GroupTotals, Path, is_accumulator, is_tree_cell, is_value_cell, reach
 
 Field = Path | None
 Ints = NDArray[np.int64]
@@ -61,22 +61,22 @@ class TreeReduce:
         by_value = [c for c in codec.cells if is_value_cell(c)]
         self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
         self._few = few  # the limit up to which contributions are folded one by one
-        self._few_trees = FewTrees(name, codec, self._rows, self.kept, self.stamped, self.value_trees)
+        self._small_groups = SmallGroups(name, codec, self._rows, self.kept, self.stamped, self.value_trees)
         self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
-        self._behind: Behind | None = None
-        self._late = Late()
+        self._node_log: NodeLog | None = None
+        self._deferred = DeferredItems()
         self._depths: Depths = {}
 
     @property
     def nbytes(self) -> int:
         """Estimate the bytes in use."""
-        behind = 0 if self._behind is None else self._behind.nbytes
-        return behind + self._late.nbytes + 200 * len(self._depths) + self._rows.nbytes
+        behind = 0 if self._node_log is None else self._node_log.nbytes
+        return behind + self._deferred.nbytes + 200 * len(self._depths) + self._rows.nbytes
 
     def forget(self) -> None:
         """Drop everything in memory."""
-        self._behind = None
-        self._late = Late()
+        self._node_log = None
+        self._deferred = DeferredItems()
         self._depths = {}
         self._rows.forget()
 
@@ -86,7 +86,7 @@ class TreeReduce:
         """Return the change that these contributions make."""
         rows = RowsOnce(reader, self.db)
         if plus.n + minus.n <= self._few:
-            changed = self._few_trees.fold(rows, self._depths, groups, plus, minus)
+            changed = self._small_groups.fold(rows, self._depths, groups, plus, minus)
             if changed is not None:
                 return TreeChange(self, groups, changed)
         return self._in_columns(reader, rows, groups, plus, minus)
@@ -127,7 +127,7 @@ class TreeReduce:
         self._check(batch, grown)
         moved, log = self._moved(batch, grown, new, removed)
         change = TreeChange(self, groups, ChangedRows(codes, [], [], [], [], 0), grown.nodes)
-        change.late = None if sure is None else Waiting.of(keys, n, new, removed, sure.groups)
+        change.late = None if sure is None else WaitingItems.of(keys, n, new, removed, sure.groups)
         self._deeper(change.depths, CONTRIBUTIONS, known, grown)
         values = self._value_states(fetch, batch, grown, moved, change)
         change.changed = self._rows.changed(batch, totals, grown, values)
@@ -137,9 +137,9 @@ class TreeReduce:
 
     def _accumulated(
         self, batch: TreeBatch, plus: Contributions, minus: Contributions, here: Ints, gone: Ints
-    ) -> list[Totals]:
+    ) -> list[GroupTotals]:
         m = len(batch.keys)
-        out: list[Totals] = []
+        out: list[GroupTotals] = []
         for cell, (a, b), i in self._totals:
             lanes = np.zeros((b - a, m), np.int64)
             spill: dict[int, list[Any]] = {}
@@ -149,12 +149,12 @@ class TreeReduce:
                     if state.spills is not None and (own := state.spills[i]) is not None:
                         spill[place] = own
             added = cell.batch(here, m, plus.inputs[cell.field])
-            out.append(cell.update(Totals(lanes, spill), added, cell.batch(gone, m, minus.inputs[cell.field])))
+            out.append(cell.update(GroupTotals(lanes, spill), added, cell.batch(gone, m, minus.inputs[cell.field])))
         return out
 
-    def _without_trees(self, fetch: Fetch, batch: TreeBatch, plus: Side, minus: Side, items: int) -> Sure | None:
+    def _without_trees(self, fetch: Fetch, batch: TreeBatch, plus: Side, minus: Side, items: int) -> KnownRoots | None:
         """Return the groups whose rows follow without their trees. Apply the deferred items of all others."""
-        behind, late = self._behind, self._late
+        behind, late = self._node_log, self._deferred
         assert behind is not None, "what is behind is read first"
         if behind.due({}, items) or len(late) + items > waits.MOST:
             self._lay(fetch, late.take_all())
@@ -167,22 +167,22 @@ class TreeReduce:
         self._lay(fetch, late.take(batch.keys[i] for i in np.flatnonzero(asked).tolist()))
         return sure
 
-    def _lay(self, fetch: Fetch, waiting: Waiting | None) -> None:
+    def _lay(self, fetch: Fetch, waiting: WaitingItems | None) -> None:
         """Apply deferred items to the nodes. They are committed, so the nodes stay valid if the batch fails."""
         if waiting is None:
             return
-        assert self._behind is not None, "what is behind is read first"
+        assert self._node_log is not None, "what is behind is read first"
         known = self._known(CONTRIBUTIONS, waiting.keys, waiting.counts)
         trie = self._nodes.trie(waiting.keys.__getitem__)
         grown = trie.change(fetch, known, Items.none(len(self.kept)), waiting.items, waiting.gone)
-        self._behind.laid(grown.nodes)
+        self._node_log.laid(grown.nodes)
         depths: Depths = {}
         self._deeper(depths, CONTRIBUTIONS, known, grown)
-        _learnt(self._depths, depths)
+        _write_depth_hints(self._depths, depths)
 
     def _grown(
-        self, fetch: Fetch, batch: TreeBatch, known: Tries, new: Items, removed: Mask, sure: Sure | None
-    ) -> Grown:
+        self, fetch: Fetch, batch: TreeBatch, known: Tries, new: Items, removed: Mask, sure: KnownRoots | None
+    ) -> NewNodes:
         """Apply the items to the trees, except to those of `sure` groups."""
         inline = self._inline(batch)
         if sure is None:
@@ -204,7 +204,7 @@ class TreeReduce:
         items = read_leaves([leaf for _, leaf in own], len(self.kept))
         return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
 
-    def _check(self, batch: TreeBatch, grown: Grown) -> None:
+    def _check(self, batch: TreeBatch, grown: NewNodes) -> None:
         wrong = (grown.items != batch.n).nonzero()[0]
         if wrong.size:
             i = int(wrong[0])
@@ -214,13 +214,13 @@ class TreeReduce:
             )
 
     def _moved(
-        self, batch: TreeBatch, grown: Grown, new: Items, removed: Mask
-    ) -> tuple[Moved, tuple[Items, Mask] | None]:
+        self, batch: TreeBatch, grown: NewNodes, new: Items, removed: Mask
+    ) -> tuple[ValueMoves, tuple[Items, Mask] | None]:
         """Return items gained and lost by tries with nodes: the whole trie if its group gets or loses nodes."""
         deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
         if not (deep | was_deep).any():
             none = Items.none(len(self.kept))
-            return Moved(none, none), None
+            return ValueMoves(none, none), None
         before, was = grown.before, grown.was
         place = new.node
         hit = ((was >= 0) & was_deep[place]).nonzero()[0]
@@ -246,7 +246,7 @@ class TreeReduce:
             fallen = Items.join([left, new.take(own)])
             logged.append((fallen, np.ones(len(fallen), bool)))
         items = Items.join([items for items, _ in logged])
-        return Moved(Items.join(minus), Items.join(plus)), (items, np.concatenate([gone for _, gone in logged]))
+        return ValueMoves(Items.join(minus), Items.join(plus)), (items, np.concatenate([gone for _, gone in logged]))
 
     def _known(self, trie: int, keys: list[bytes], items: Ints) -> Tries:
         """Return one trie of each group, with its number of items and its known depth."""
@@ -256,7 +256,7 @@ class TreeReduce:
             depth[deep] = np.fromiter((known((keys[i], trie), 0) for i in deep.tolist()), np.int64, deep.size)
         return Tries(keys, items, depth)
 
-    def _deeper(self, depths: Depths, trie: int, known: Tries, grown: Grown) -> None:
+    def _deeper(self, depths: Depths, trie: int, known: Tries, grown: NewNodes) -> None:
         """Record changed depths. Only tries with more than one node have an entry."""
         few = grown.items <= trees.CAPACITY
         for i in np.flatnonzero(few & (known.depth > 0)).tolist():
@@ -266,7 +266,7 @@ class TreeReduce:
                 depths[known.keys[i], trie] = depth
 
     def _value_states(
-        self, fetch: Fetch, batch: TreeBatch, grown: Grown, moved: Moved, change: TreeChange
+        self, fetch: Fetch, batch: TreeBatch, grown: NewNodes, moved: ValueMoves, change: TreeChange
     ) -> list[dict[int, Settled]]:
         """Return for each value cell the answers of groups whose values change."""
         out: list[dict[int, Settled]] = []
@@ -288,15 +288,15 @@ class TreeReduce:
         self, change: TreeChange, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]
     ) -> None:
         """Add the tree writes to `during`, and the updates of memory to `after`."""
-        behind, log = self._behind, change.log
+        behind, log = self._node_log, change.log
         depths = self._depths
         if change.depths:
-            after.append(lambda: _learnt(depths, change.depths))
+            after.append(lambda: _write_depth_hints(depths, change.depths))
         if not change.nodes and log is None:
             return
         assert behind is not None, "a change was folded"
         items = 0 if log is None else len(log[1])
-        late = self._late
+        late = self._deferred
         if behind.due(change.nodes, items) and change.late is None and not len(late):
             during.append(lambda writer: behind.write_all(writer, change.nodes))
             after.append(lambda: behind.wrote_all(change.nodes))
@@ -304,7 +304,7 @@ class TreeReduce:
         if log is not None:
             key = behind.log_key()
             row = log_row(key, *log)
-            during.append(lambda writer: writer.put_many(behind_db(self.number), [(key, row)], append=True))
+            during.append(lambda writer: writer.put_many(node_log_db(self.number), [(key, row)], append=True))
         after.append(lambda: behind.logged(change.nodes, items))
         if change.late is not None:
             waiting = change.late
@@ -329,7 +329,7 @@ class TreeReduce:
         def fetch(nodes: list[bytes]) -> list[Node | None]:
             return behind.get_many(reader, nodes)
 
-        self._lay(fetch, self._late.take(keys[i] for i in np.flatnonzero(deep).tolist()))
+        self._lay(fetch, self._deferred.take(keys[i] for i in np.flatnonzero(deep).tolist()))
         trie, known = self._nodes.trie(batch.value), self._known(CONTRIBUTIONS, keys, n)
         ranks = 1
         while True:
@@ -348,19 +348,19 @@ class TreeReduce:
         for path in self.fields:
             if path is not None and path not in inputs:
                 inputs[path] = Column.of([reach(value, path) for value in inputs[None].values()])
-        sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+        sources = ContributionSources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
         return Contributions(codes.astype(np.int32), inputs, sources)
 
     # -- late writes
 
-    def _ready(self, reader: Reader) -> Behind:
-        if self._behind is None:
-            self._behind = self.read_behind(reader)
-        return self._behind
+    def _ready(self, reader: Reader) -> NodeLog:
+        if self._node_log is None:
+            self._node_log = self.read_node_log(reader)
+        return self._node_log
 
-    def read_behind(self, reader: Reader) -> Behind:
+    def read_node_log(self, reader: Reader) -> NodeLog:
         """Return the nodes of a snapshot that are not written yet."""
-        return self._nodes.read_behind(reader)
+        return self._nodes.read_node_log(reader)
 
     def nodes(self, reader: Reader) -> Iterator[tuple[bytes, bytes]]:
         """Yield the address and payload of all nodes of a snapshot, sorted by address."""
@@ -375,7 +375,7 @@ class TreeReduce:
         return names, items.moved(node.ravel().astype(np.int64)), gone
 
 
-def _learnt(depths: Depths, news: Depths) -> None:
+def _write_depth_hints(depths: Depths, news: Depths) -> None:
     """Remember depths of tries. Tries with a single node have no entry."""
     if len(depths) + len(news) > _MOST_DEPTHS:
         depths.clear()

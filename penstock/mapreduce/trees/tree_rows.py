@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from penstock.cache import said
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.cache import error_text
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Ints
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import Cut
-from penstock.mapreduce.nodes.node_levels import Grown
+from penstock.mapreduce.nodes.node_levels import NewNodes
 from penstock.mapreduce.tries.value_trie import Settled
-from penstock.views import Cell, Totals, TreeCell, is_accumulator, is_tree_cell, is_value_cell
+from penstock.views import Cell, GroupTotals, TreeCell, is_accumulator, is_tree_cell, is_value_cell
 
 _T = TypeVar("_T")
 _RECENT = 1 << 12  # number of cached rows
@@ -60,7 +60,7 @@ class _Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CellStates:
     """The states of groups: lanes, spills and numbers of distinct values of their cells, messages of failures."""
 
     lanes: list[list[int]]
@@ -113,7 +113,7 @@ class TreeRows:
         return out
 
     def changed(
-        self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]
+        self, batch: TreeBatch, totals: list[GroupTotals], grown: NewNodes, values: list[dict[int, Settled]]
     ) -> ChangedRows:
         """Return the rows that change with these accumulators, trees and values."""
         now = self._say(batch, totals, grown, values)
@@ -123,7 +123,7 @@ class TreeRows:
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
         return self.settled(batch, now, ints, lambda place: cut.parts(starts[place], starts[place + 1]))
 
-    def settled(self, batch: TreeBatch, now: Said, ints: bool, leaf: Callable[[int], list[Any]]) -> ChangedRows:
+    def settled(self, batch: TreeBatch, now: CellStates, ints: bool, leaf: Callable[[int], list[Any]]) -> ChangedRows:
         """Return changed rows of groups in these states. `ints`: all values are ints. `leaf` gives a row's items."""
         out = ChangedRows(batch.codes, [], [], [], [], 0)
         at: list[int] = []
@@ -156,7 +156,9 @@ class TreeRows:
             self._recent.clear()
         return out
 
-    def _say(self, batch: TreeBatch, totals: list[Totals], grown: Grown, values: list[dict[int, Settled]]) -> Said:
+    def _say(
+        self, batch: TreeBatch, totals: list[GroupTotals], grown: NewNodes, values: list[dict[int, Settled]]
+    ) -> CellStates:
         """Return the states of the groups, cell by cell."""
         places = range(len(batch.keys))
         spills: list[list[list[Any] | None]] = []
@@ -167,7 +169,7 @@ class TreeRows:
             if kind is _Kind.TOTAL:
                 total = next(own)
                 spills.append([total.spill.get(place) for place in places])
-                failed = {place: said(error) for place, error in total.errors.items()}
+                failed = {place: error_text(error) for place, error in total.errors.items()}
             elif kind is _Kind.TREE:
                 answers, failed = answers_of(self._trees[i], next(trees).values())
                 spills.append(answers)
@@ -179,9 +181,9 @@ class TreeRows:
             for place, error in failed.items():
                 why.setdefault(place, error)
         lanes = np.concatenate([total.lanes for total in totals]).T.tolist() if totals else [[] for _ in places]
-        return Said(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
+        return CellStates(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
 
-    def _state(self, batch: TreeBatch, place: int, n: int, now: Said) -> RowState:
+    def _state(self, batch: TreeBatch, place: int, n: int, now: CellStates) -> RowState:
         whole = batch.groups.encoded.get(int(batch.codes[place])) if batch.groups.encoded else None
         spills = now.spills[place]
         state = RowState(n, now.lanes[place], None if spills.count(None) == len(spills) else spills, None, whole)
@@ -204,7 +206,7 @@ class TreeRows:
 
 def _all_ints(columns: Sequence[Column]) -> bool:
     """Return True if all values are ints or null."""
-    return all(column.kind is None or bool((column.kind <= Kind.INT).all()) for column in columns)
+    return all(column.kind is None or bool((column.kind <= LaneKind.INT).all()) for column in columns)
 
 
 def _across(columns: Sequence[list[_T]], places: range) -> list[list[_T]]:
@@ -230,4 +232,4 @@ def answer_of(cell: TreeCell, partial: Any) -> tuple[list[Any] | None, str]:
     try:
         return cell.state(partial), ""
     except Exception as error:
-        return None, said(error)
+        return None, error_text(error)

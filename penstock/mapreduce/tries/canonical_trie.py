@@ -17,10 +17,10 @@ import numpy as np
 
 from penstock.mapreduce.columns.items import Ints, Items, Mask
 from penstock.mapreduce.nodes.node_format import Node, is_inner, node_lost, read_nodes
-from penstock.mapreduce.nodes.node_levels import Fetch, Folding, Grown, Tries, address
+from penstock.mapreduce.nodes.node_levels import Fetch, Folding, NewNodes, Tries, address
 from penstock.mapreduce.tries.inline_trie import grown_inline, stays_inline
-from penstock.mapreduce.tries.trie_update import Work
-from penstock.mapreduce.tries.trie_update_small import FEW, FewWork
+from penstock.mapreduce.tries.trie_update import TrieUpdate
+from penstock.mapreduce.tries.trie_update_small import FEW, SmallTrieUpdate
 
 
 class Trie:
@@ -35,7 +35,7 @@ class Trie:
         self._folding = folding
         self._counts = counts
 
-    def change(self, fetch: Fetch, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
+    def change(self, fetch: Fetch, tries: Tries, inline: Items, new: Items, gone: Mask) -> NewNodes:
         """Add `new` to these tries, or remove it where `gone` is set. `inline`: items of tries without nodes."""
         if not self._counts and stays_inline(tries, new, gone):
             return grown_inline(self._folding, tries, inline, new, gone)
@@ -48,8 +48,8 @@ class Trie:
         leaves = work.merged(inline, asked, np.ones(len(asked), bool), *work.find_leaves(asked))
         return leaves.before, leaves.was
 
-    def _work(self, fetch: Fetch, tries: Tries, items: Items) -> Work:
-        kind = FewWork if 0 < len(items) <= FEW else Work
+    def _work(self, fetch: Fetch, tries: Tries, items: Items) -> TrieUpdate:
+        kind = SmallTrieUpdate if 0 < len(items) <= FEW else TrieUpdate
         return kind(self._number, self._columns, self._folding, self._counts, fetch, tries)
 
     def items(self, fetch: Fetch, key: bytes) -> Items:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Items, Mask, merge
 from penstock.mapreduce.nodes import node_levels as trees
-from penstock.mapreduce.nodes.node_levels import Folding, Grown, Tries
+from penstock.mapreduce.nodes.node_levels import Folding, NewNodes, Tries
 
 
 def stays_inline(tries: Tries, new: Items, gone: Mask) -> bool:
@@ -22,7 +22,7 @@ def stays_inline(tries: Tries, new: Items, gone: Mask) -> bool:
     return int((tries.items + come).max()) <= trees.CAPACITY
 
 
-def grown_inline(folding: Folding, tries: Tries, inline: Items, new: Items, gone: Mask) -> Grown:
+def grown_inline(folding: Folding, tries: Tries, inline: Items, new: Items, gone: Mask) -> NewNodes:
     """Apply the change to tries that stay inline."""
     m = int(tries.items.size)
     items, was = merge(inline, new, gone)
@@ -35,4 +35,4 @@ def grown_inline(folding: Folding, tries: Tries, inline: Items, new: Items, gone
         order = np.full(m, full.size)
         order[full] = np.arange(full.size)
         partials = tuple(Column.join([column, Column.nulls(1)]).take(order) for column in partials)
-    return Grown({}, counts, items, tuple(column.narrow() for column in partials), inline, was, {})
+    return NewNodes({}, counts, items, tuple(column.narrow() for column in partials), inline, was, {})

@@ -81,7 +81,7 @@ class CellFolding:
         return tuple(_column(cell.join(starts, column, groups)) for cell, column in zip(self._cells, columns))
 
 
-class Tally:
+class ValueTally:
     """The folding of value counts: their sum per node."""
 
     @property

@@ -21,8 +21,8 @@ from penstock.mapreduce.nodes.node_levels import (
     SUFFIX,
     Fetch,
     Folding,
-    Grown,
     Level,
+    NewNodes,
     Tries,
     depths_for,
     run_starts,
@@ -35,7 +35,7 @@ _ENDS = np.dtype(f"V{SUFFIX}")
 
 
 @dataclass(slots=True)
-class Leaves:
+class ChangedLeaves:
     """The leaves after a change: group, depth, prefix, range of items. Its key is valid if `named`.
 
     `before` has the former items, `was` the place of each item of the change among them, or -1."""
@@ -62,7 +62,7 @@ class _Paths:
     keys: list[bytes]
 
 
-class Work:
+class TrieUpdate:
     """One change of tries."""
 
     def __init__(self, number: int, columns: int, folding: Folding, counts: bool, fetch: Fetch, tries: Tries) -> None:
@@ -141,7 +141,7 @@ class Work:
             depth += 1
         return out, leaves
 
-    def merged(self, inline: Items, new: Items, gone: Mask, depth: Ints, keys: Texts) -> Leaves:
+    def merged(self, inline: Items, new: Items, gone: Mask, depth: Ints, keys: Texts) -> ChangedLeaves:
         """Return the leaves after the change, before they are folded. Some may be empty."""
         prefix = new.at & MASKS[depth]
         first = run_starts(new.node, prefix, depth)
@@ -165,9 +165,9 @@ class Work:
         if self._counts:
             new, gone = _added(before, new, by_group)
         items, was = merge(before, new, gone, by_group)
-        return self._split(Leaves(items, place, depth, prefix, keys, named, depth, depth, before, was))
+        return self._split(ChangedLeaves(items, place, depth, prefix, keys, named, depth, depth, before, was))
 
-    def _split(self, leaves: Leaves) -> Leaves:
+    def _split(self, leaves: ChangedLeaves) -> ChangedLeaves:
         """Split leaves with too many items, digit by digit."""
         items, place, depth, prefix = leaves.items, leaves.place, leaves.depth, leaves.prefix
         keys, named = leaves.keys, leaves.named
@@ -178,7 +178,7 @@ class Work:
         while True:
             big = (stop - start > trees.CAPACITY) & (depth < DEEPEST)
             if not big.any():
-                return Leaves(items, place, depth, prefix, keys, named, start, stop, leaves.before, leaves.was)
+                return ChangedLeaves(items, place, depth, prefix, keys, named, start, stop, leaves.before, leaves.was)
             size = np.where(big, 0, 1)
             for i in np.flatnonzero(big).tolist():
                 a, b, below = int(start[i]), int(stop[i]), int(depth[i]) + 1
@@ -189,7 +189,7 @@ class Work:
 
     # -- up
 
-    def folded(self, leaves: Leaves) -> Grown:
+    def folded(self, leaves: ChangedLeaves) -> NewNodes:
         """Fold the leaves up to the roots. Turn nodes that became small back into leaves."""
         full = leaves.stop > leaves.start
         at = np.flatnonzero(full)
@@ -219,7 +219,7 @@ class Work:
                 levels.setdefault(depth - 1, []).append(self._up(Level.join(levels[depth]), depth))
         return self._grown(levels.get(0, []), leaves)
 
-    def _names(self, leaves: Leaves, at: Ints, depth: int) -> list[bytes]:
+    def _names(self, leaves: ChangedLeaves, at: Ints, depth: int) -> list[bytes]:
         """Return the addresses of leaves of one depth."""
         keys, new = leaves.keys[at], ~leaves.named[at]
         if new.any():
@@ -297,7 +297,7 @@ class Work:
         ends = np.searchsorted(node, np.arange(size.size), "right")
         self._nodes.update(zip(keys, Cut(items, inner=False).nodes(np.append(0, ends[:-1]), ends)))
 
-    def _grown(self, roots: list[Level], leaves: Leaves) -> Grown:
+    def _grown(self, roots: list[Level], leaves: ChangedLeaves) -> NewNodes:
         m = len(self._tries.keys)
         counts = np.zeros(m, np.int64)
         order = np.full(m, -1, np.int64)
@@ -310,7 +310,7 @@ class Work:
         size = (leaves.stop - leaves.start)[flat]
         own = leaves.items.take(_ranges(leaves.start[flat], size)).moved(np.repeat(leaves.place[flat], size))
         inline = Items.join([own, *self._inline]).by_node()
-        return Grown(self._nodes, counts, inline, partials, leaves.before, leaves.was, self._depth)
+        return NewNodes(self._nodes, counts, inline, partials, leaves.before, leaves.was, self._depth)
 
 
 def _added(before: Items, new: Items, by_group: tuple[Ints, Ints]) -> tuple[Items, Mask]:

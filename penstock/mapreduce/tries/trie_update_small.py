@@ -16,9 +16,9 @@ import numpy as np
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Ints, Items, Texts
 from penstock.mapreduce.nodes import node_levels as trees
-from penstock.mapreduce.nodes.node_format import INNER, Cut, Node, few_part, few_values
-from penstock.mapreduce.nodes.node_levels import MASKS, Grown, Level, address, depths_for
-from penstock.mapreduce.tries.trie_update import Leaves, Work
+from penstock.mapreduce.nodes.node_format import INNER, Cut, Node, short_column, short_column_values
+from penstock.mapreduce.nodes.node_levels import MASKS, Level, NewNodes, address, depths_for
+from penstock.mapreduce.tries.trie_update import ChangedLeaves, TrieUpdate
 
 FEW = 16
 """Limit of items of a small change."""
@@ -28,7 +28,7 @@ _ONE = np.zeros(1, np.int64)
 _Child = tuple[int, int, tuple[Any, ...]]  # prefix, number of items, partials
 
 
-class FewWork(Work):
+class SmallTrieUpdate(TrieUpdate):
     """One change of a few items."""
 
     def find_leaves(self, new: Items) -> tuple[Ints, Texts]:
@@ -62,7 +62,7 @@ class FewWork(Work):
     def _address(self, place: int, at: int, depth: int) -> bytes:
         return address(self._tries.keys[place], self._number, at & _MASKS[depth], depth)
 
-    def folded(self, leaves: Leaves) -> Grown:
+    def folded(self, leaves: ChangedLeaves) -> NewNodes:
         """Fold from the leaves up to the roots."""
         size = leaves.stop - leaves.start
         flat = leaves.depth == 0
@@ -83,7 +83,7 @@ class FewWork(Work):
         return self._grown([level], leaves)
 
     def _up_one_by_one(
-        self, leaves: Leaves, size: Ints
+        self, leaves: ChangedLeaves, size: Ints
     ) -> tuple[dict[bytes, Node | None], list[tuple[int, _Child]]] | None:
         """Return the nodes on the paths and the root of each group, or None if a node becomes small."""
         nodes: dict[bytes, Node | None] = {}
@@ -124,7 +124,7 @@ class FewWork(Work):
         n = len(node[1]) >> 3
         at = list(struct.unpack(f"<{n}Q", node[1]))
         counts = list(struct.unpack(f"<{n}q", node[2]))
-        columns = [list(few_values(part, n)) for part in node[3:]]
+        columns = [list(short_column_values(part, n)) for part in node[3:]]
         for prefix, count, partials in changed:
             i = bisect_left(at, prefix)
             old = slice(i, i + (i < len(at) and at[i] == prefix))  # the former child, or an empty range
@@ -135,7 +135,7 @@ class FewWork(Work):
         n, items = len(at), sum(counts)
         if items <= trees.CAPACITY:
             return None
-        parts = [few_part(column)[0] for column in columns]
+        parts = [short_column(column)[0] for column in columns]
         row = INNER, struct.pack(f"<{n}Q", *at), struct.pack(f"<{n}q", *counts), *parts
         if self._counts:
             return row, items, (sum(columns[0]),)

@@ -17,9 +17,9 @@ from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Items, Texts, sort_order
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import Node, is_inner, node_lost, read_nodes
-from penstock.mapreduce.nodes.node_levels import Fetch, Grown, Tries, address
+from penstock.mapreduce.nodes.node_levels import Fetch, NewNodes, Tries, address
 from penstock.mapreduce.tries.canonical_trie import Trie
-from penstock.mapreduce.tries.partials import Field, Tally, field_of
+from penstock.mapreduce.tries.partials import Field, ValueTally, field_of
 from penstock.views import ValueCell
 
 Counted = list[tuple[int, bytes, int]]  # code, bytes, count
@@ -27,7 +27,7 @@ Settled = tuple[int | None, list[Any] | None]  # the number of distinct values i
 
 
 @dataclass(slots=True)
-class Moved:
+class ValueMoves:
     """Items that trees of contributions gained and lost, by group."""
 
     minus: Items
@@ -35,12 +35,12 @@ class Moved:
 
 
 @dataclass(slots=True)
-class Changed:
+class ValueTrieChanges:
     """The changed tries of one cell, with the place of each group in the batch and its former trie."""
 
     places: list[int]
     known: Tries
-    grown: Grown
+    grown: NewNodes
 
 
 class ValueTree:
@@ -50,7 +50,7 @@ class ValueTree:
         self.cell = cell
         self._fields = tuple(fields)  # the fields of contributions
         self.number = number
-        self._trie = Trie(number, 1, Tally(), counts=True)
+        self._trie = Trie(number, 1, ValueTally(), counts=True)
 
     def small(self, inline: Items, starts: Sequence[int], places: Sequence[int]) -> dict[int, Settled]:
         """Return the answers of these groups, whose contributions are in their rows and begin at `starts`."""
@@ -65,7 +65,7 @@ class ValueTree:
         """Return the answer of a group with these values, which are in its row."""
         return None, self.answered(_counted(self.cell, column))
 
-    def change(self, fetch: Fetch, tries: Tries, moved: Moved) -> Changed:
+    def change(self, fetch: Fetch, tries: Tries, moved: ValueMoves) -> ValueTrieChanges:
         """Change the tries of groups whose values changed. `tries` counts each group's distinct values."""
         if not (len(moved.minus) or len(moved.plus)):
             return _unmoved()
@@ -74,16 +74,16 @@ class ValueTree:
         known = tries.take(places)
         new = new.moved(np.searchsorted(places, new.node))
         grown = self._trie.change(fetch, known, Items.none(1), new, np.zeros(len(new), bool))
-        return Changed(places.tolist(), known, grown)
+        return ValueTrieChanges(places.tolist(), known, grown)
 
-    def settled(self, fetch: Fetch, changed: Changed) -> dict[int, Settled]:
+    def settled(self, fetch: Fetch, changed: ValueTrieChanges) -> dict[int, Settled]:
         """Return by place the answer of each group whose values changed."""
         return {
             place: self._settled(fetch, key, changed.grown, i)
             for i, (place, key) in enumerate(zip(changed.places, changed.known.keys, strict=True))
         }
 
-    def _settled(self, fetch: Fetch, key: bytes, grown: Grown, i: int) -> Settled:
+    def _settled(self, fetch: Fetch, key: bytes, grown: NewNodes, i: int) -> Settled:
         distinct = int(grown.items[i])
         if distinct <= trees.CAPACITY:
             a, b = np.searchsorted(grown.inline.node, [i, i + 1]).tolist()
@@ -137,7 +137,7 @@ class ValueTree:
         asked = self.cell.asked(total)
         return self.cell.answer(total, len(ordered), [self._nth(ordered, place) for place in asked])
 
-    def _deltas(self, moved: Moved) -> Items:
+    def _deltas(self, moved: ValueMoves) -> Items:
         """Return the changes of counts, one item for each group and value."""
         counts: dict[tuple[int, int, bytes], int] = {}
         for items, sign in ((moved.minus, -1), (moved.plus, 1)):
@@ -161,10 +161,10 @@ class ValueTree:
         return items.take(sort_order(items))
 
 
-def _unmoved() -> Changed:
+def _unmoved() -> ValueTrieChanges:
     """Return a change of no trie."""
     none, items = np.zeros(0, np.int64), Items.none(1)
-    return Changed([], Tries([], none, none), Grown({}, none, items, (), items, none, {}))
+    return ValueTrieChanges([], Tries([], none, none), NewNodes({}, none, items, (), items, none, {}))
 
 
 def _counted(cell: ValueCell, column: Column) -> Counted:

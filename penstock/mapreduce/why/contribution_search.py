@@ -15,11 +15,11 @@ import numpy as np
 
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import SourceKeys
-from penstock.mapreduce.decode.decoder import Columns, Decoder
+from penstock.mapreduce.decode.decoder import DecodedColumns, Decoder
 from penstock.mapreduce.maps.emissions import Contributions, read_emissions
 from penstock.mapreduce.maps.field_map import FieldMapper
-from penstock.mapreduce.maps.field_plan import Plan, Spaces
-from penstock.mapreduce.why.contribution_shape import Shape
+from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
+from penstock.mapreduce.why.contribution_shape import ContributionShape
 from penstock.views import FieldMap, Key, Path, View
 
 MOST_BYTES = 32 << 20  # of groups that are kept from block to block
@@ -46,12 +46,12 @@ class FieldSearch:
         # The fields that reducers read, or all fields of the view's value if it defines one.
         read = {None: fields.value} if fields.value is not None else dict(self._mapper.inputs)
         self._read: list[Path] = [path for path in read.values() if path is not None]
-        self._shape = Shape(list(read))
-        plan = Plan.of(_NO_KEY, None, [view])
+        self._shape = ContributionShape(list(read))
+        plan = FieldPlan.of(_NO_KEY, None, [view])
         # Values of all kinds are kept, because they are displayed.
         inputs = dict.fromkeys([*self._read, *plan.inputs], True)
         paths = tuple(dict.fromkeys([*plan.paths, *inputs]))
-        self._plan = Plan(plan.key, None, plan.groups, plan.group_paths, inputs, plan.wheres, False, paths)
+        self._plan = FieldPlan(plan.key, None, plan.groups, plan.group_paths, inputs, plan.wheres, False, paths)
         self._begin()
 
     def _begin(self) -> None:
@@ -69,7 +69,7 @@ class FieldSearch:
         """Return the contributions of documents given as dicts."""
         return self._in_columns(self._decoder.of_dicts(docs, keys=False)) if docs else []
 
-    def _in_columns(self, columns: Columns) -> list[Hit]:
+    def _in_columns(self, columns: DecodedColumns) -> list[Hit]:
         codes = columns.codes[self._fields.key]
         take = (codes >= 0) & (codes < len(self._groups))
         kept, bad = self._mapper.kept(columns), self._mapper.bad(columns)
@@ -87,7 +87,7 @@ class FieldSearch:
         return hits
 
 
-class ToldSearch:
+class EmissionSearch:
     """The search of a function view's remembered emissions for contributions."""
 
     def __init__(self, groups: Sequence[bytes]) -> None:

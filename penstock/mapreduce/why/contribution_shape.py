@@ -12,12 +12,12 @@ from penstock.mapreduce.columns.column import Column
 from penstock.views import TS, Path
 
 
-class Shape:
+class ContributionShape:
     """The readable form of a view's contributions, from some of their fields. The field None is the whole value.
 
-    >>> Shape([("amount",), ("org", "name"), ("org", "size")]).of([5, "x", None])
+    >>> ContributionShape([("amount",), ("org", "name"), ("org", "size")]).of([5, "x", None])
     {'amount': 5, 'org': {'name': 'x', 'size': None}}
-    >>> Shape([("amount",), None]).of([5, {"amount": 5, "day": 1}]), Shape([]).of([])
+    >>> ContributionShape([("amount",), None]).of([5, {"amount": 5, "day": 1}]), ContributionShape([]).of([])
     ({'amount': 5, 'day': 1}, None)
     """
 

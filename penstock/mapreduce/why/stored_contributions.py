@@ -19,7 +19,7 @@ from penstock.cache import (
     decode_key,
     encode_entry,
     encode_key,
-    shown_key,
+    key_text,
     stored_key,
     unseal_many,
 )
@@ -28,12 +28,12 @@ from penstock.mapreduce.nodes.node_format import Node, read_leaves, unpacked
 from penstock.mapreduce.nodes.node_levels import address
 from penstock.mapreduce.nodes.node_log import read_log
 from penstock.mapreduce.plain_index import IndexReduce
-from penstock.mapreduce.trees.snapshot_nodes import behind_db, nodes_db
+from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.tries.canonical_trie import Trie
 from penstock.mapreduce.tries.partials import CellFolding
 from penstock.mapreduce.view_node import ViewNode
-from penstock.mapreduce.why.contribution_shape import Shape
+from penstock.mapreduce.why.contribution_shape import ContributionShape
 
 Found = tuple[bytes, int, Any]
 """One contribution: the encoded key of its document, its rank and its value."""
@@ -43,14 +43,14 @@ _PAST = b"\xff" * (LONG - _HEAD + 2)
 _CONTRIBUTIONS = 0
 
 
-def kept_contributions(view: ViewNode, reader: Reader, groups: Sequence[bytes]) -> list[list[Found]]:
+def stored_contributions(view: ViewNode, reader: Reader, groups: Sequence[bytes]) -> list[list[Found]]:
     """Return the contributions of each group, in any order, in a view that keeps contributions."""
     if isinstance(view.reduce, IndexReduce):
         return [_indexed(view.reduce, reader, group, view.name) for group in groups]
     assert isinstance(view.reduce, TreeReduce), "no other keeps contributions"
-    shape = Shape(view.reduce.kept)
+    shape = ContributionShape(view.reduce.kept)
     out: list[list[Found]] = []
-    for items in kept_items(view.reduce, reader, groups):
+    for items in stored_items(view.reduce, reader, groups):
         values = shape.of_columns(items.columns, len(items))
         out.append([(key, rank, value) for (key, rank), value in zip(items.sources(), values, strict=True)])
     return out
@@ -70,7 +70,7 @@ def _indexed(index: IndexReduce, reader: Reader, group: bytes, name: str) -> lis
     return out
 
 
-def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
+def stored_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
     """Return the contributions of each group as columns, in the order of `tree.kept`."""
     width = len(tree.kept)
     keys = [stored_key(group) for group in groups]
@@ -88,7 +88,7 @@ def kept_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> lis
     for group, state, items in zip(groups, states, out, strict=True):
         if state is not None and state.n != len(items):
             raise StoreDamaged(
-                f"view {tree.name!r}, group {shown_key(decode_key(group))}: its tree has {len(items)} contributions "
+                f"view {tree.name!r}, group {key_text(decode_key(group))}: its tree has {len(items)} contributions "
                 f"and its row {state.n}; run penstock check --fix"
             )
     return out
@@ -103,7 +103,7 @@ def _with_nodes(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> li
         return [None if payload is None else unpacked(payload) for payload in payloads]
 
     trie = Trie(_CONTRIBUTIONS, width, CellFolding(tree.tree_cells, tree.kept, lambda place: decode_key(groups[place])))
-    log = read_log(reader, behind_db(tree.number), width, frozenset(groups))
+    log = read_log(reader, node_log_db(tree.number), width, frozenset(groups))
     numbers = {} if log is None else {name: i for i, name in enumerate(log[0])}
     out: list[Items] = []
     for group in groups:

@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Lane, Limits, LogMark, make_folder, open_lmdb, record_key, seal, synced
-from penstock.core import Catalog, Core, Resume, Settings, State, write_catalog, write_notes, write_state
-from penstock.gateway import moved_db
-from penstock.mapreduce import Emissions, Groups, Writes, emissions_row, told_db
+from penstock.core import Catalog, Core, Resume, Settings, StateRow, write_catalog, write_spout_states, write_state
+from penstock.gateway import moved_lines_db
+from penstock.mapreduce import Emissions, Groups, Writes, emissions_db, emissions_row
 from penstock.views import App
 
-__all__ = ["Lines", "Target"]
+__all__ = ["DocumentLines", "NewStore"]
 
 _LINES, _BYTES = 1 << 14, 8 << 20  # of a segment
 _COMMIT = 8 << 20  # bytes of rows in a transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class DocumentLines:
     """Lines with the lanes of their keys, and which are gone; the numbers they were written with, where these count;
     and by view what a function yielded for them."""
 
@@ -39,7 +39,7 @@ class Lines:
     told: dict[int, Emissions]
 
     @classmethod
-    def joined(cls, parts: Sequence[Lines]) -> Lines:
+    def joined(cls, parts: Sequence[DocumentLines]) -> DocumentLines:
         """The parts one after the other."""
         k1: Lane | None = None
         if any(part.k1 is not None for part in parts):
@@ -60,7 +60,7 @@ class Lines:
         )
 
 
-class Target:
+class NewStore:
     """One new store, until it is closed."""
 
     def __init__(self, folder: str, app: App, catalog: Catalog, memory: int) -> None:
@@ -71,7 +71,7 @@ class Target:
         with self._store.write() as writer:
             write_catalog(writer, catalog)
         self._core = Core(app, self._store, Settings(memory, Limits()), folder)
-        self._lines: list[Lines] = []
+        self._lines: list[DocumentLines] = []
         self._waiting = 0, 0  # lines and their bytes
         self._rows: dict[str, list[tuple[bytes, bytes]]] = {}
         self._size = 0
@@ -87,7 +87,7 @@ class Target:
         with self._store.read() as reader:
             log.open(reader)
 
-    def add(self, lines: Lines, groups: Mapping[int, Groups]) -> None:
+    def add(self, lines: DocumentLines, groups: Mapping[int, Groups]) -> None:
         """Take lines, whose emissions have these groups."""
         self._lines.append(lines)
         n, size = self._waiting
@@ -99,7 +99,7 @@ class Target:
         """Write the lines that wait as one segment."""
         if not self._lines:
             return
-        own, self._lines, self._waiting = Lines.joined(self._lines), [], (0, 0)
+        own, self._lines, self._waiting = DocumentLines.joined(self._lines), [], (0, 0)
         node, n = self._node, len(own.lines)
         log = node.log
         if not log.keys.room(n):
@@ -110,9 +110,9 @@ class Target:
         with self._store.write() as writer:
             mark = log.append(writer, own.lines, slots, own.gone, (n - gone, gone))
             for view, emissions in own.told.items():
-                writer.put_many(told_db(view), [(key, emissions_row(key, emissions, groups[view]))])
+                writer.put_many(emissions_db(view), [(key, emissions_row(key, emissions, groups[view]))])
             if own.numbers is not None:
-                writer.put_many(moved_db(node.number), [(key, seal(key, own.numbers.astype("<i8").tobytes()))])
+                writer.put_many(moved_lines_db(node.number), [(key, seal(key, own.numbers.astype("<i8").tobytes()))])
         log.appended(mark, slots, own.gone)
         steps = log.fold_steps(n)
         if steps:
@@ -154,12 +154,12 @@ class Target:
 
     # -- the end
 
-    def finish(self, state: State, sources: Mapping[str, Resume], left: Writes) -> None:
+    def finish(self, state: StateRow, sources: Mapping[str, Resume], left: Writes) -> None:
         """Write what is left, and where the store stands; then all of it is on the disk, and the store closed."""
         self._write_rows()
         with self._store.write() as writer:
             left.write(writer)
-            write_notes(writer, sources)
+            write_spout_states(writer, sources)
             write_state(writer, state)
         self.close()
         synced(self.folder)

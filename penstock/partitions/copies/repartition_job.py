@@ -23,43 +23,43 @@ from msgspec.structs import replace
 from penstock.cache import (
     DefinitionError,
     Limits,
-    Owner,
     PenstockError,
     StoreMissing,
     Tell,
+    WriterLock,
     check_file,
     checked,
+    key_text,
     must_have_no_other,
     must_have_room,
     naming,
     open_lmdb,
     opened_folder,
-    shown_key,
     sync_folder,
 )
 from penstock.core import (
     Catalog,
     Core,
-    Layout,
     Schema,
     Settings,
     Snapshot,
+    StoreLayout,
     catalog_of,
     catalog_row,
+    database_labels,
     identity_of,
     is_store,
     layout_of,
     must_be_alone,
-    places_of,
     read_layout,
 )
-from penstock.mapreduce import Ranges, even_starts
-from penstock.partitions.copies.new_store import Target
-from penstock.partitions.copies.row_moves import Moving
-from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
+from penstock.mapreduce import KeyRanges, even_starts
+from penstock.partitions.copies.new_store import NewStore
+from penstock.partitions.copies.row_moves import RowMoves
+from penstock.partitions.copies.store_replacement import StoreReplacement, clear_leftovers, next_turn
 from penstock.partitions.partition_catalogs import catalogs_of
-from penstock.partitions.union.union_snapshot import SpannedSnapshot
-from penstock.recovery import pending, untold
+from penstock.partitions.union.union_snapshot import PartitionedSnapshot
+from penstock.recovery import in_flight, unconfirmed_batches
 
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
@@ -92,17 +92,17 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
     where = os.fspath(path)
     if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
         raise DefinitionError(
-            f"a store can't have {shown_key(to)} partitions; write a number from 1 to {MOST_PARTITIONS}"
+            f"a store can't have {key_text(to)} partitions; write a number from 1 to {MOST_PARTITIONS}"
         )
     if not is_store(where):
         raise StoreMissing(where)
     with ExitStack() as stack:
-        stack.enter_context(Owner(where))
+        stack.enter_context(WriterLock(where))
         layout = read_layout(where)
         folders = [where] if layout is None else layout.folders(where)
         if layout is not None:
             for folder in folders:
-                stack.enter_context(Owner(folder))
+                stack.enter_context(WriterLock(folder))
         clear_leftovers(where, layout)
         for folder in folders if layout is not None else ():
             with opened_folder(folder) as opened:
@@ -113,13 +113,13 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
 class _Repartition:
     """One run; the caller is the owner of all that it touches."""
 
-    def __init__(self, path: str, layout: Layout | None, folders: list[str], to: int, tell: Tell) -> None:
+    def __init__(self, path: str, layout: StoreLayout | None, folders: list[str], to: int, tell: Tell) -> None:
         self._path = path
         self._layout = layout
         self._folders = folders
         self._to = to
         self._tell = tell
-        self._replacement = Replacement(path, layout)
+        self._replacement = StoreReplacement(path, layout)
 
     def run(self) -> Repartitioned:
         """All of it."""
@@ -128,7 +128,7 @@ class _Repartition:
         with _opened(self._folders, self._layout) as (cores, snap):
             if before == self._to:
                 return Repartitioned(before, before, *_sizes(cores, snap.parts))
-            _must_be_settled(snap)
+            _check_at_rest(snap)
             catalog = snap.schema.catalog
             after = layout_of(catalog.app, catalog.seed, even_starts(self._to), next_turn(self._layout))
             must_have_room(self._path, self._path, sum(core.store.info()["used"] for core in cores))
@@ -140,17 +140,17 @@ class _Repartition:
         with _opened([self._path] if now is None else now.folders(self._path), now) as (cores, snap):
             return Repartitioned(before, self._to, *_sizes(cores, snap.parts))
 
-    def _fill(self, snap: Snapshot, after: Layout) -> None:
+    def _fill(self, snap: Snapshot, after: StoreLayout) -> None:
         """Make the new stores, each complete and on the disk."""
         catalog = _catalog(snap.schema.catalog)
         memory = _BASE + _MEMORY // self._to
-        targets: list[Target] = []
+        targets: list[NewStore] = []
         try:
             for number, folder in enumerate(after.folders(self._path)):
                 own = None if self._to == 1 else identity_of(after.ranges(), number)
-                targets.append(Target(folder, snap.schema.app, replace(catalog, partition=own), memory))
+                targets.append(NewStore(folder, snap.schema.app, replace(catalog, partition=own), memory))
             with snap.naming():
-                Moving(snap, targets, after.ranges(), self._tell).run()
+                RowMoves(snap, targets, after.ranges(), self._tell).run()
         finally:
             for target in targets:
                 target.close()
@@ -158,7 +158,7 @@ class _Repartition:
 
 
 @contextmanager
-def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[list[Core], Snapshot]]:
+def _opened(folders: Sequence[str], layout: StoreLayout | None) -> Iterator[tuple[list[Core], Snapshot]]:
     """The stores in these folders, and a snapshot over them; their app is what their catalog says."""
     cores: list[Core] = []
     if layout is not None:
@@ -166,7 +166,7 @@ def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[lis
     try:
         for folder in folders:
             store = open_lmdb(folder, readonly=True)
-            with store.read() as reader, naming(lambda: places_of(None)):
+            with store.read() as reader, naming(lambda: database_labels(None)):
                 row = catalog_row(reader)
                 if row is None:
                     raise StoreMissing(folder)
@@ -175,15 +175,15 @@ def _opened(folders: Sequence[str], layout: Layout | None) -> Iterator[tuple[lis
                     must_be_alone(catalog, folder)
                 app = Schema(row, catalog).app
             cores.append(Core(app, store, Settings(_BASE, Limits()), folder, readonly=True))
-        ranges = Ranges((0,), cores[0].catalog.seed) if layout is None else layout.ranges()
-        with SpannedSnapshot(cores, ranges) as snap:
+        ranges = KeyRanges((0,), cores[0].catalog.seed) if layout is None else layout.ranges()
+        with PartitionedSnapshot(cores, ranges) as snap:
             yield cores, snap
     finally:
         for core in cores:
             core.close()
 
 
-def _must_be_settled(snap: Snapshot) -> None:
+def _check_at_rest(snap: Snapshot) -> None:
     """Nothing is under way that is not content: no view is being built, no partition owes another one anything."""
     for i, part in enumerate(snap.parts):
         catalog = part.schema.catalog
@@ -194,13 +194,13 @@ def _must_be_settled(snap: Snapshot) -> None:
             )
         if catalog.refill is not None and catalog.refill.filling:
             raise PenstockError("a backfill of the store is under way; let it end, and repartition after that")
-        owed = pending(part.reader())
+        owed = in_flight(part.reader())
         if owed:
             raise PenstockError(
                 f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
                 "them, close it, and repartition after that"
             )
-        told, states = untold(part.reader()), [own.state for own in snap.parts]
+        told, states = unconfirmed_batches(part.reader()), [own.state for own in snap.parts]
         unsaved = [of for of, batch in told.items() if batch > states[of].unheard.get(i, states[of].batch)]
         early = next(iter(unsaved), None)
         if early is not None:

@@ -32,30 +32,30 @@ from penstock.cache import (
     read_mark,
     record_key,
 )
-from penstock.core import Resume, Snapshot, State
-from penstock.gateway import Reject, first_numbers, keep_rejected, rejects_from
+from penstock.core import Resume, Snapshot, StateRow
+from penstock.gateway import RejectedRecord, first_numbers, keep_rejected, rejects_from
 from penstock.mapreduce import (
     Emissions,
     FunctionMapper,
     Groups,
     IndexReduce,
-    Ranges,
+    KeyRanges,
     TreeReduce,
     ViewNode,
     Writes,
-    behind_db,
+    emissions_db,
     group_of_node,
     held_db,
+    log_by_owner,
+    node_log_db,
     nodes_db,
-    parted_log,
     resting_db,
     rows_db,
-    told_db,
 )
-from penstock.partitions.copies.new_store import Lines, Target
+from penstock.partitions.copies.new_store import DocumentLines, NewStore
 from penstock.recovery import held_groups, key_of_reject
 
-__all__ = ["Moving", "Tell"]
+__all__ = ["RowMoves", "Tell"]
 
 Tell = Callable[[str, int, int], None]
 _TOGETHER = 1 << 12  # rows whose owners are found at once
@@ -64,10 +64,10 @@ Pair = tuple[bytes, bytes]
 Whose = Callable[[Sequence[Pair]], list[bytes]]  # what owns rows
 
 
-class Moving:
+class RowMoves:
     """All content of a snapshot on its way to new stores; `ranges` say which of these owns a key."""
 
-    def __init__(self, snap: Snapshot, targets: Sequence[Target], ranges: Ranges, tell: Tell) -> None:
+    def __init__(self, snap: Snapshot, targets: Sequence[NewStore], ranges: KeyRanges, tell: Tell) -> None:
         self._snap = snap
         self._targets = targets
         self._ranges = ranges
@@ -85,7 +85,7 @@ class Moving:
             for db in (rows_db, held_db, resting_db, nodes_db):
                 yield reader.count(db(view.number))
             if view.chained:
-                yield reader.count(told_db(view.number))
+                yield reader.count(emissions_db(view.number))
 
     def run(self) -> None:
         """Move everything, and say in each new store where it stands."""
@@ -106,7 +106,7 @@ class Moving:
 
     def _table(self, name: str) -> None:
         views = [v for v in self._snap.schema.views_on(name) if isinstance(v.mapper, FunctionMapper)]
-        noted = self._keeps_order(name)
+        noted = self._must_keep_order(name)
         for target in self._targets:
             target.begin(name, sum(self._tails(name)))
         groups = {view.number: Groups() for view in views}
@@ -135,7 +135,7 @@ class Moving:
     def _tails(self, table: str) -> list[int]:
         return [read_mark(part.reader(), self._number(table)).tail for part in self._snap.parts]
 
-    def _keeps_order(self, table: str) -> bool:
+    def _must_keep_order(self, table: str) -> bool:
         """Whether somebody will ask which of a line and a rejected record came first."""
         has_ts = self._snap.schema.tables[table].table.has_ts
         return not has_ts and bool(self._snap.state.kept.get(table))
@@ -156,7 +156,7 @@ class Moving:
             return
         k0, k1 = segment.k0[at], None if segment.k1 is None else segment.k1[at]
         owners = self._ranges.of_lanes(k0, k1)
-        told = {view.number: _told(part, view, groups[view.number], segment) for view in views}
+        told = {view.number: _stored_emissions(part, view, groups[view.number], segment) for view in views}
         for owner in np.unique(owners).tolist():
             mine = owners == owner
             own = at[mine]
@@ -164,7 +164,7 @@ class Moving:
             if before is not None:
                 numbers = before + first_numbers(self._number(name), part.reader(), segment.base, own)
             self._targets[owner].add(
-                Lines(
+                DocumentLines(
                     k0[mine],
                     None if k1 is None else k1[mine],
                     segment.lines(own),
@@ -194,12 +194,12 @@ class Moving:
         self._move(held, by_held)
         self._move(resting_db(number), by_resting)
         if source is not None:
-            self._move(told_db(number), lambda rows: self._of_rows(source, [key for key, _ in rows]))
+            self._move(emissions_db(number), lambda rows: self._of_rows(source, [key for key, _ in rows]))
         if isinstance(view.reduce, TreeReduce):
             self._move(nodes_db(number), lambda rows: self._of_rows(view, [group_of_node(key) for key, _ in rows]))
-            log = parted_log(reader, behind_db(number), len(view.reduce.kept), self._owners)
+            log = log_by_owner(reader, node_log_db(number), len(view.reduce.kept), self._owners)
             for owner, row in log.items():
-                self._targets[owner].put(behind_db(number), [row])
+                self._targets[owner].put(node_log_db(number), [row])
         self._count_held(view)
 
     def _count_held(self, view: ViewNode) -> None:
@@ -258,7 +258,7 @@ class Moving:
                 keep_rejected([reject], writes.numbered, {reject.table: before + reject.tail}, writes)
         return out
 
-    def _owner_of(self, reject: Reject) -> int:
+    def _owner_of(self, reject: RejectedRecord) -> int:
         shown = self._snap.schema.tables.get(reject.table)
         key = None if shown is None else key_of_reject(reject, shown.table)
         try:
@@ -270,7 +270,7 @@ class Moving:
         """Where one new store stands: where the old ones did, at a position that none of them had."""
         snap, old = self._snap, self._snap.state
         position = 1 + max(part.state.position for part in snap.parts)
-        state = State(
+        state = StateRow(
             position=position,
             epoch=old.epoch,
             sources=old.sources,
@@ -286,7 +286,7 @@ class Moving:
         self._targets[number].finish(state, notes, left)
 
 
-def _told(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:
+def _stored_emissions(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:
     """What a function yielded for the lines of a segment."""
     return view.remembered(part.reader(), groups).block(record_key(segment.base), len(segment))
 

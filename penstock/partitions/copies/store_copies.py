@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from penstock.cache import (
     DATA,
     CopyFailed,
-    Owner,
     PenstockError,
     Reader,
     StoreMissing,
     Tell,
+    WriterLock,
     checked,
     copy_snapshot,
     marked_files,
@@ -78,13 +78,13 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
         raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
     must_be_whole(copy, "restoring")
     must_be_whole(path, "restoring")
-    with Owner(path):
+    with WriterLock(path):
         if not force and has_content(path):
             raise with_content(path)
         if marked_files(path):  # of a run that was killed after it made this a store of one partition
             clear_leftovers(path, None)
         if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
-            with Owner(copy):
+            with WriterLock(copy):
                 size = put_in_place(copy, path, tell or _nobody)
         else:
             size = put_in_place(copy, path, tell or _nobody)
@@ -103,11 +103,11 @@ def shrink(path: str, tell: Tell | None = None) -> int | None:
     None where other processes have all of them open, and where there is little to gain.
     """
     with ExitStack() as owned:
-        owned.enter_context(Owner(path))
+        owned.enter_context(WriterLock(path))
         layout = read_layout(path)
         folders = [path] if layout is None else layout.folders(path)
         for folder in folders if layout is not None else ():
-            owned.enter_context(Owner(folder))
+            owned.enter_context(WriterLock(folder))
         sizes = {folder: shrink_file(folder, tell or _nobody) for folder in folders}
         if all(size is None for size in sizes.values()):
             return None

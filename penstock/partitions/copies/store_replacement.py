@@ -32,21 +32,21 @@ from penstock.cache import (
     sync_folder,
     unmark_folder,
 )
-from penstock.core import NAME, Layout, is_store, read_layout, write_layout
+from penstock.core import NAME, StoreLayout, is_store, read_layout, write_layout
 
-__all__ = ["Replacement", "clear_leftovers", "next_turn"]
+__all__ = ["StoreReplacement", "clear_leftovers", "next_turn"]
 
 _FOLDER = re.compile(r"(\d+)-\d+\Z")
 _FILES = (DATA, "lock.mdb", SCRUB)
 
 
-def next_turn(layout: Layout | None) -> int:
+def next_turn(layout: StoreLayout | None) -> int:
     """Return the turn that names new partitions, which no folder of this layout has."""
     first = None if layout is None else _FOLDER.match(layout.parts[0].folder)
     return 1 if first is None else 1 + int(first[1])
 
 
-def clear_leftovers(path: str, layout: Layout | None) -> None:
+def clear_leftovers(path: str, layout: StoreLayout | None) -> None:
     """Delete the files that a killed run left: stores that are not those of the layout, each with a mark."""
     own = {part.folder for part in layout.parts} if layout is not None else set[str]()
     with suppress(FileNotFoundError):
@@ -64,10 +64,10 @@ def clear_leftovers(path: str, layout: Layout | None) -> None:
     unmark_folder(path)
 
 
-class Replacement:
+class StoreReplacement:
     """The store at a path, with this layout, that new partitions replace; the caller is the owner of all of it."""
 
-    def __init__(self, path: str, layout: Layout | None) -> None:
+    def __init__(self, path: str, layout: StoreLayout | None) -> None:
         self._path = path
         self._layout = layout
         if layout is not None:
@@ -92,7 +92,7 @@ class Replacement:
                     f"process {other} has the store at {self._path} open to read it; end that one, and run this again"
                 )
 
-    def take(self, after: Layout, alone: bool) -> None:
+    def take(self, after: StoreLayout, alone: bool) -> None:
         """Make the new partitions the store, then delete the former one, which has a mark before that.
 
         With `alone` the one new partition becomes a store of one partition.

@@ -17,10 +17,10 @@ from contextlib import ExitStack
 
 from penstock.cache import (
     CopyFailed,
-    Owner,
     Reader,
     StoreMissing,
     Tell,
+    WriterLock,
     built_beside,
     checked,
     clear_folder,
@@ -34,6 +34,7 @@ from penstock.cache import (
 )
 from penstock.core import (
     Catalog,
+    database_labels,
     decides,
     former_catalog,
     is_built,
@@ -41,14 +42,13 @@ from penstock.core import (
     is_store,
     layout_of,
     must_be_alone,
-    places_of,
     read_catalog,
     read_layout,
     read_state,
     write_layout,
 )
 from penstock.partitions.copies.store_copies import Copied, copy_of, has_content, restore, with_content
-from penstock.partitions.copies.store_replacement import Replacement, clear_leftovers, next_turn
+from penstock.partitions.copies.store_replacement import StoreReplacement, clear_leftovers, next_turn
 from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.union.union_snapshot import unlike
 from penstock.recovery import consistent
@@ -121,11 +121,11 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
         raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
     with ExitStack() as owned:
         if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
-            owned.enter_context(Owner(copy))
-        owned.enter_context(Owner(path))
-        former = Replacement(path, known)
+            owned.enter_context(WriterLock(copy))
+        owned.enter_context(WriterLock(path))
+        former = StoreReplacement(path, known)
         for folder in former.folders if known is not None else ():
-            owned.enter_context(Owner(folder))
+            owned.enter_context(WriterLock(folder))
         if not force and any(has_content(folder) for folder in former.folders):
             raise with_content(path)
         clear_leftovers(path, known)
@@ -136,7 +136,7 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
         return _restored(copy, path, former, next_turn(known), tell or _nobody)
 
 
-def _restored(copy: str, path: str, former: Replacement, turn: int, tell: Tell) -> Copied:
+def _restored(copy: str, path: str, former: StoreReplacement, turn: int, tell: Tell) -> Copied:
     layout = read_layout(copy)
     sources = [copy] if layout is None else layout.folders(copy)
     catalogs = [_alone(copy)] if layout is None else catalogs_of(sources, layout.ranges())
@@ -164,7 +164,7 @@ def _alone(copy: str) -> Catalog | None:
     """The catalog of a copy of a store of one partition."""
     store = open_lmdb(copy, readonly=True)
     try:
-        with store.read() as reader, naming(lambda: places_of(None)):
+        with store.read() as reader, naming(lambda: database_labels(None)):
             catalog = read_catalog(reader, copy)
     finally:
         store.close()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
-from penstock.core import State, add_span, added, with_early_set
+from penstock.core import StateRow, add_span, added, with_early_set
 from penstock.mapreduce import (
-    Crossing,
-    Fed,
-    Gathered,
+    FeedChanges,
+    GroupCrossing,
+    KeyRanges,
     Part,
-    Ranges,
+    TransactionContributions,
     ViewNode,
     Writes,
     is_sets,
@@ -30,25 +30,25 @@ from penstock.mapreduce import (
     numbered,
 )
 from penstock.partitions.exchange.batch_part import is_records, take_records
-from penstock.partitions.exchange.production_delay import Delay
+from penstock.partitions.exchange.production_delay import ProductionDelay
 from penstock.recovery import (
-    Early,
+    EarlySet,
     Guard,
-    Kept,
     Production,
+    ProductionGuard,
     Sent,
-    Taken,
+    UndoRow,
     deleted,
     keep_before,
-    kept_before,
     newer,
+    next_productions,
     oldest_owed,
     parts_of,
     saved,
-    taken,
-    untold,
+    unconfirmed_batches,
+    undo_rows,
 )
-from penstock.views import Production as How
+from penstock.views import DeliveryMode
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -57,7 +57,7 @@ _DELTA = 2  # where a part of a production has its sums
 
 
 @dataclass(slots=True)
-class Fresh:
+class ReceivedProductions:
     """What one transaction takes of another partition: its parts, and the number up to which it is then taken."""
 
     number: int
@@ -69,23 +69,23 @@ class Fresh:
         return max((number_of(part) for part in self.parts if is_sets(part)), default=None)
 
 
-class Parting:
+class PartitionExchange:
     """A core's view of the other partitions."""
 
-    def __init__(self, here: int, ranges: Ranges) -> None:
+    def __init__(self, here: int, ranges: KeyRanges) -> None:
         self.here = here
         self.ranges = ranges
-        self.crossing = Crossing(here, ranges)
+        self.crossing = GroupCrossing(here, ranges)
         self.batch = 0  # the number of the batch that is being taken, while one is
         self.refused: dict[int, str] = {}  # by partition why what it sent last can't be taken
-        self.noted: list[Fed] | None = None  # what is changed by what is taken, while somebody wants to know
+        self.noted: list[FeedChanges] | None = None  # what is changed by what is taken, while somebody wants to know
         self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
         self._cleared: Sent = {}  # and up to which that is deleted
-        self._delay = Delay()
+        self._delay = ProductionDelay()
         self._order: list[ViewNode] = []
         self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
         self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
-        self.tell: Callable[[Mapping[int, Early]], Collection[int]] = _nobody  # who has it when it returns
+        self.tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = _nobody  # who has it when it returns
         self.unheard: dict[int, int] = {}  # by partition that has not heard since, the last batch that was in then
         self.heard: dict[int, int] = {}  # by partition the batch that it was told early, and not yet what became of
         self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
@@ -103,12 +103,12 @@ class Parting:
         """The other partitions."""
         return [other for other in range(len(self.ranges)) if other != self.here]
 
-    def recall(self, reader: Reader, state: State) -> None:
+    def recall(self, reader: Reader, state: StateRow) -> None:
         """Begin with what the store says."""
         oldest = oldest_owed(reader, self.others)
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
-        self._kept = untold(reader)
+        self._kept = unconfirmed_batches(reader)
         self._delay.recall(reader)
 
     def arrange(self, views: Sequence[ViewNode]) -> None:
@@ -121,23 +121,23 @@ class Parting:
             self._order += roots
             roots = [child for view in roots for child in view.children]
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: StateRow) -> None:
         """A writer opened the partition: others are told which batch it has, if any of them was ever told early."""
         self.unheard = {other: state.unheard.get(other, state.batch) for other in self.others} if state.early else {}
 
-    def early(self, leaving: Mapping[int, list[Part]], state: State, number: int) -> dict[int, Early]:
+    def early(self, leaving: Mapping[int, list[Part]], state: StateRow, number: int) -> dict[int, EarlySet]:
         """What others are told of a batch before it is saved."""
-        waits = {view.number for view in self._order if view.view.production is How.WEAK}
-        out: dict[int, Early] = {}
+        waits = {view.number for view in self._order if view.view.production is DeliveryMode.WEAK}
+        out: dict[int, EarlySet] = {}
         for other, parts in leaving.items():
             sets = [numbered(part, number) for part in parts]
             slow = any(part[0] in waits for part in parts)
-            out[other] = Early(self.here, state.epoch, number, state.batch, sets, slow)
+            out[other] = EarlySet(self.here, state.epoch, number, state.batch, sets, slow)
         return out
 
     @contextmanager
     def taking(
-        self, number: int, early: Mapping[int, Early], by: Collection[int], records: Mapping[int, Part]
+        self, number: int, early: Mapping[int, EarlySet], by: Collection[int], records: Mapping[int, Part]
     ) -> Iterator[None]:
         """The batch with this number is saved within, of which these have what they were told early.
 
@@ -157,7 +157,7 @@ class Parting:
         for other, part in self._records.items():
             writes.leaving.setdefault(other, []).append(part)
 
-    def save(self, writer: Writer, writes: Writes, state: State) -> State:
+    def save(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
         self.delete(writer, writes)
         unheard = {other: b for other, b in dict(self.unheard).items() if self.batch or other in state.unheard}
@@ -198,7 +198,7 @@ class Parting:
         """Whether something is kept of a batch of this partition after the last one that it has."""
         return self._kept.get(sender, 0) > saved
 
-    def keep(self, writes: Writes, sender: int, kept: Kept | None) -> None:
+    def keep(self, writes: Writes, sender: int, kept: UndoRow | None) -> None:
         """Leave what was there before a batch of this partition to be kept; with None nothing is any more."""
         writes.during.append(lambda writer: keep_before(writer, sender, kept))
         batch = 0 if kept is None else kept.batch
@@ -212,22 +212,22 @@ class Parting:
         """Whether something that has arrived is still to be deleted."""
         return self.arrived != self._cleared
 
-    def fresh(self, state: State, production: Production) -> list[Fresh]:
+    def fresh(self, state: StateRow, production: Production) -> list[ReceivedProductions]:
         """Cut a production into the transactions that take it.
 
         Sums of several productions add up; contributions of one source must come one after the other, as must records.
         """
-        out: list[Fresh] = []
+        out: list[ReceivedProductions] = []
         alone = True
         _, number = state.taken.get(production.sender, (0, 0))
-        for owed in taken(Taken(guard_of(state, production.sender)[0], number), production):
+        for owed in next_productions(ProductionGuard(guard_of(state, production.sender)[0], number), production):
             parts = parts_of(owed)
             sums = all(not is_records(part) and part[_DELTA] is not None for part in parts)
             if out and sums and not alone:
                 out[-1].number = owed.number
                 out[-1].parts += parts
             else:
-                out.append(Fresh(owed.number, parts))
+                out.append(ReceivedProductions(owed.number, parts))
             alone = not sums
         return out
 
@@ -246,18 +246,18 @@ class Parting:
                     f"another partition sent something for view number {part[0]}, which partition {self.here} does not "
                     "have; close all of them, and open the store anew"
                 )
-            self.crossing.gather(view, part, writes.gathered.setdefault(view.number, Gathered()))
+            self.crossing.gather(view, part, writes.gathered.setdefault(view.number, TransactionContributions()))
 
 
-def _nobody(early: Mapping[int, Early]) -> Collection[int]:
+def _nobody(early: Mapping[int, EarlySet]) -> Collection[int]:
     """Nobody carries what is told early."""
     return ()
 
 
-def parting_of(core: Core) -> Parting:
+def parting_of(core: Core) -> PartitionExchange:
     """Return the exchange of a core that is one partition of several."""
     parting = core.parting
-    assert isinstance(parting, Parting), "a partition is opened with its exchange"
+    assert isinstance(parting, PartitionExchange), "a partition is opened with its exchange"
     return parting
 
 
@@ -266,10 +266,10 @@ def receive(core: Core, production: Production) -> int:
     parting = parting_of(core)
     for fresh in parting.fresh(core.state, production):
         _take(core, parting, production, fresh)
-    return Taken(*core.state.taken.get(production.sender, (0, 0))).number
+    return ProductionGuard(*core.state.taken.get(production.sender, (0, 0))).number
 
 
-def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) -> None:
+def _take(core: Core, parting: PartitionExchange, production: Production, fresh: ReceivedProductions) -> None:
     sender, epoch, batch = production.sender, production.epoch, fresh.batch
     told = [part for part in fresh.parts if not is_records(part)]
     refused: dict[str, int] = {}
@@ -283,7 +283,7 @@ def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) ->
             writes.feeding = True
             writes.after.append(lambda: noted.extend(writes.fed))
 
-    def then(state: State) -> State:
+    def then(state: StateRow) -> StateRow:
         taken, rejected = {**state.taken, sender: (epoch, fresh.number)}, added(state.rejected, refused)
         state = msgspec.structs.replace(state, taken=taken, rejected=rejected)
         return state if batch is None else _guarded(state, sender, (epoch, batch, 1))
@@ -291,7 +291,7 @@ def _take(core: Core, parting: Parting, production: Production, fresh: Fresh) ->
     core.amend(change, then)
 
 
-def hear(core: Core, early: Early) -> None:
+def take_early_set(core: Core, early: EarlySet) -> None:
     """Take what another partition tells early, and put back what it told of a batch that it does not have."""
     parting = parting_of(core)
     core.ready()
@@ -305,11 +305,11 @@ def hear(core: Core, early: Early) -> None:
             before: list[Part] = []
             writes.before = before
             parting.gather(parting.views, core.catalog.highest(), early.parts, writes)
-            parting.keep(writes, early.sender, Kept(early.batch, before))
+            parting.keep(writes, early.sender, UndoRow(early.batch, before))
         else:
             parting.keep(writes, early.sender, None)
 
-    def then(state: State) -> State:
+    def then(state: StateRow) -> StateRow:
         first = core.state.position + 1  # its own position, or that of the next commit if no row changes
         state = with_early_set(state, early.sender, first if early.parts else None)
         return _guarded(state, early.sender, early.order)
@@ -317,11 +317,11 @@ def hear(core: Core, early: Early) -> None:
     core.amend(change, then)
 
 
-def _put_back(core: Core, parting: Parting, sender: int) -> None:
+def _put_back(core: Core, parting: PartitionExchange, sender: int) -> None:
     first = core.state.told_at.get(sender)
 
     def change(writer: Writer, writes: Writes) -> None:
-        kept = kept_before(writer, sender)
+        kept = undo_rows(writer, sender)
         assert kept is not None, "memory says what is kept"
         parting.gather(parting.views, core.catalog.highest(), kept.parts, writes)
         parting.keep(writes, sender, None)
@@ -332,17 +332,17 @@ def _put_back(core: Core, parting: Parting, sender: int) -> None:
     core.amend(change, lambda state: with_early_set(state, sender, None))
 
 
-def _add_span(writer: Writer, state: State, first: int, last: int) -> None:
+def _add_span(writer: Writer, state: StateRow, first: int, last: int) -> None:
     if first <= last:  # else no row changed
         add_span(writer, state, (first, last))
 
 
-def guard_of(state: State, sender: int) -> Guard:
+def guard_of(state: StateRow, sender: int) -> Guard:
     """How new what was last heard of a partition is."""
     return max(state.guard.get(sender, (0, 0, 0)), (state.taken.get(sender, (0, 0))[0], 0, 0))
 
 
-def _guarded(state: State, sender: int, order: Guard) -> State:
+def _guarded(state: StateRow, sender: int, order: Guard) -> StateRow:
     return msgspec.structs.replace(state, guard={**state.guard, sender: max(order, state.guard.get(sender, order))})
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.cache import Reader, Writer
-from penstock.core import State, read_spans, saved_position
-from penstock.mapreduce import Crossing, Part, ViewNode, Writes
-from penstock.recovery import Delayed, delay, delayed, drop_delayed, first_delayed
+from penstock.core import StateRow, read_spans, saved_position
+from penstock.mapreduce import GroupCrossing, Part, ViewNode, Writes
+from penstock.recovery import DelayedContributions, delay, delayed, drop_delayed, first_delayed
 
-__all__ = ["Delay"]
+__all__ = ["ProductionDelay"]
 
 
-class Delay:
+class ProductionDelay:
     """The productions of one partition that wait."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Delay:
         self._first = first_delayed(reader)
 
     def passed(
-        self, writer: Writer, writes: Writes, state: State, views: Sequence[ViewNode]
+        self, writer: Writer, writes: Writes, state: StateRow, views: Sequence[ViewNode]
     ) -> Mapping[int, list[Part]]:
         """Keep the contributions of a transaction to views on views, and give those that cross now by receiver."""
         if not state.told_at and self._first is None:
@@ -50,7 +50,7 @@ class Delay:
         self._first = first
 
 
-def _joined(rows: list[Delayed], views: Mapping[int, ViewNode]) -> dict[int, list[Part]]:
+def _joined(rows: list[DelayedContributions], views: Mapping[int, ViewNode]) -> dict[int, list[Part]]:
     """Make one step of these rows for each receiver and view."""
     found: dict[int, dict[int, list[Part]]] = {}
     for row in rows:
@@ -60,7 +60,7 @@ def _joined(rows: list[Delayed], views: Mapping[int, ViewNode]) -> dict[int, lis
     for receiver, by_view in found.items():
         for number, parts in by_view.items():
             view = views.get(number)  # None: it is gone, and the receiver ignores these parts
-            step = parts if view is None else Crossing.joined(view, parts)
+            step = parts if view is None else GroupCrossing.joined(view, parts)
             if step:
                 out.setdefault(receiver, []).extend(step)
     return out

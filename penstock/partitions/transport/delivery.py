@@ -12,10 +12,10 @@ from contextlib import suppress
 
 from penstock.cache import PenstockError
 from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.member import Member, Standing
-from penstock.recovery import Early
+from penstock.partitions.member import Member, MemberStatus
+from penstock.recovery import EarlySet
 
-__all__ = ["REFUSED", "at_rest", "carried", "join"]
+__all__ = ["REFUSED", "at_rest", "delivered_productions", "join"]
 
 REFUSED = 0.2
 """Seconds in which what was refused has been sent again."""
@@ -25,11 +25,11 @@ _AGAIN = 0.001  # seconds between two looks at whether all has arrived
 def join(members: Sequence[Member]) -> None:
     """From now on what a member tells others early is heard by them."""
     for member in members:
-        member.tells(_telling(member, members))
+        member.sends_early(_send_early_sets(member, members))
 
 
-def _telling(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int, Early]], Collection[int]]:
-    def tell(early: Mapping[int, Early]) -> Collection[int]:
+def _send_early_sets(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
+    def tell(early: Mapping[int, EarlySet]) -> Collection[int]:
         there: list[int] = []
         for other, one in early.items():
             with suppress(PenstockError):  # who can't take it is owed it
@@ -45,7 +45,7 @@ def _telling(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int
     return tell
 
 
-def carried(members: Sequence[Member]) -> None:
+def delivered_productions(members: Sequence[Member]) -> None:
     """All that members of one process owe each other is taken; who can't take it is passed over, and then said."""
     ways = [(member, other) for member in members for other in member.others]
     more, failed = True, dict[tuple[int, int], PenstockError]()
@@ -55,14 +55,14 @@ def carried(members: Sequence[Member]) -> None:
             if (sender.here, other) in failed:
                 continue
             try:
-                more = _carried(sender, other, members) or more
+                more = _deliver_first(sender, other, members) or more
             except PenstockError as error:
                 failed[sender.here, other] = error
     for why in failed.values():
         raise why
 
 
-def _carried(sender: Member, other: int, members: Sequence[Member]) -> bool:
+def _deliver_first(sender: Member, other: int, members: Sequence[Member]) -> bool:
     """Carry the first of what another one is to hear and to be given; whether there was anything."""
     news = sender.news(other)
     if news is not None:
@@ -80,7 +80,7 @@ def at_rest(seats: Sequence[PartitionHandle], carry: Callable[[], None], patienc
     It is so where two rounds of asking give the same numbers, and nothing stored; or, for so many seconds, those of
     productions that were refused.
     """
-    before: list[Standing] = []
+    before: list[MemberStatus] = []
     since = time.monotonic()
     while True:
         with suppress(PenstockError):  # it is told by who can't take it

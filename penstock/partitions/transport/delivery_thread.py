@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from penstock.cache import PenstockError
 from penstock.partitions.member import Member
 from penstock.partitions.partition_operations import HEAR, RECEIVE
-from penstock.recovery import Early
-from penstock.remote import Gone, HolderLost, HolderSilent, Operation, RemoteWriter
+from penstock.recovery import EarlySet
+from penstock.remote import HolderLost, HolderSilent, Operation, RemoteWriter, WireClosed
 
 A = TypeVar("A")
 _AGAIN = 0.05  # seconds before somebody who isn't there is asked again
@@ -26,16 +26,16 @@ _IDLE = 0.05  # seconds without anything to send after which what has arrived is
 _log = logging.getLogger("penstock.engine")
 
 
-class Carried:
+class EarlyDelivery:
     """Something that is told early, on its way."""
 
-    def __init__(self, early: Early) -> None:
+    def __init__(self, early: EarlySet) -> None:
         self.early = early
         self.there = False
         self.over = threading.Event()  # it is there, or won't be
 
 
-class Courier(threading.Thread):
+class DeliveryThread(threading.Thread):
     """One way, from its making until `end`."""
 
     def __init__(self, member: Member, other: int, folder: str, patience: float) -> None:
@@ -45,7 +45,7 @@ class Courier(threading.Thread):
         self._folder = folder
         self._patience = patience
         self._news = threading.Event()
-        self._told: Carried | None = None
+        self._told: EarlyDelivery | None = None
         self._ended = False
         self._there: RemoteWriter | None = None
         self.start()
@@ -54,9 +54,9 @@ class Courier(threading.Thread):
         """There may be something to send."""
         self._news.set()
 
-    def tell(self, early: Early) -> Carried:
+    def tell(self, early: EarlySet) -> EarlyDelivery:
         """Tell this early, in place of what is not told yet."""
-        told = self._told = Carried(early)
+        told = self._told = EarlyDelivery(early)
         self._news.set()
         return told
 
@@ -73,11 +73,11 @@ class Courier(threading.Thread):
             try:
                 if self._carried() or self._news.wait(_SOON):
                     continue
-                self._tell_news()
+                self._send_sets()
                 if not self._news.wait(_IDLE):
                     self._member.clear()
                     self._news.wait()
-            except (Gone, HolderLost, HolderSilent):
+            except (WireClosed, HolderLost, HolderSilent):
                 self._drop()  # it has ended, and begins again: elsewhere, perhaps
                 self._wait()
             except PenstockError as error:
@@ -93,7 +93,7 @@ class Courier(threading.Thread):
     def _carried(self) -> bool:
         """Carry what is first; whether there was anything."""
         if self._member.urgent(self.other):
-            self._tell_news()
+            self._send_sets()
         owed, told = self._member.owed(self.other), self._told
         if owed is not None:
             self._member.arrived(self.other, self._asked(RECEIVE, production=owed))
@@ -105,7 +105,7 @@ class Courier(threading.Thread):
         told.over.set()
         return True
 
-    def _tell_news(self) -> None:
+    def _send_sets(self) -> None:
         news = self._member.news(self.other)
         if news is not None:
             self._asked(HEAR, early=news)

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from penstock.cache import PenstockError
 from penstock.partitions.handle_protocol import PartitionHandle
-from penstock.partitions.member import Standing, Tables
+from penstock.partitions.member import MemberStatus, Tables
 from penstock.partitions.transport.delivery import REFUSED
 
 __all__ = ["BatchWaits", "SavedBatches"]
@@ -46,9 +46,9 @@ class SavedBatches:
     """The atomic batches of a store that partitions still have to take; `carry` carries what one process carries."""
 
     def __init__(
-        self, seats: Sequence[PartitionHandle], standing: Sequence[Standing], carry: Callable[[], None]
+        self, seats: Sequence[PartitionHandle], standing: Sequence[MemberStatus], carry: Callable[[], None]
     ) -> None:
-        self._seats = seats
+        self._handles = seats
         self._carry = carry
         self._unsure: set[tuple[int, int]] = set()  # by sender and receiver, those of a batch that may have been saved
         self._waiting = {  # by sender and receiver, the number of the production
@@ -64,15 +64,15 @@ class SavedBatches:
         others = [owner for owner in sorted(routed) if owner != first]
         ways = {(first, other) for other in others}
         self._unsure |= ways  # where this fails it may be saved all the same
-        self._seats[first].take(routed[first], {}, number, kinds, strict, {other: routed[other] for other in others})
-        saved = self._seats[first].marks().batches
+        self._handles[first].take(routed[first], {}, number, kinds, strict, {other: routed[other] for other in others})
+        saved = self._handles[first].marks().batches
         self._waiting.update({(first, other): saved[other] for other in others})
         self._unsure -= ways
         self.arrive(others)
 
     def _free(self, owners: Sequence[int]) -> int:
         """Find a partition whose productions none of the others refuses."""
-        refused = {to: self._seats[to].marks().refused for to in owners}
+        refused = {to: self._handles[to].marks().refused for to in owners}
         for of in owners:
             if not any(of in refused[to] for to in owners if to != of):
                 return of
@@ -82,7 +82,7 @@ class SavedBatches:
     def arrive(self, partitions: Collection[int]) -> None:
         """Wait until these partitions have taken their records of saved batches; BatchWaits where one can't."""
         for sender, to in [way for way in self._unsure if way[1] in partitions]:
-            self._waiting[sender, to] = self._seats[sender].marks().batches.get(to, 0)
+            self._waiting[sender, to] = self._handles[sender].marks().batches.get(to, 0)
             self._unsure.discard((sender, to))
         for way, number in list(self._waiting.items()):
             if way[1] in partitions:
@@ -95,12 +95,12 @@ class SavedBatches:
         while True:
             with suppress(PenstockError):  # the one that can't take it says so
                 self._carry()
-            marks, now = self._seats[to].marks(), time.monotonic()
+            marks, now = self._handles[to].marks(), time.monotonic()
             if marks.taken.get(sender, 0) >= number:
                 return
             if sender in marks.refused and now - since >= REFUSED:
                 raise BatchWaits(to, sender, marks.refused[sender])
             if now - looked >= _LOOK:
                 looked = now
-                self._seats[sender].marks()  # one that has ended is followed
+                self._handles[sender].marks()  # one that has ended is followed
             time.sleep(_AGAIN)

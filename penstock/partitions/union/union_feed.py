@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cache import DefinitionError, shown
-from penstock.core import LOOK, Follower, Wait, followable, reached, rows_of, saved_rows_of
+from penstock.cache import DefinitionError, value_text
+from penstock.core import LOOK, FeedReader, Wait, followable, reached, rows_of, saved_rows_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def _vector(name: str, position: Position, parts: int) -> Vector:
     """A position as a tuple; that of a store of one partition has one number."""
     own = tuple(position) if isinstance(position, list | tuple) else (position,)
     if any(isinstance(one, bool) or not isinstance(one, int) for one in own):
-        raise DefinitionError(f"{name}= is {shown(position)}; write a position, as snapshots and changes have them")
+        raise DefinitionError(
+            f"{name}= is {value_text(position)}; write a position, as snapshots and changes have them"
+        )
     return own
 
 
@@ -98,7 +100,7 @@ def _follow(
     at = list(since)
     ends: Sequence[int | None] = until or [None] * len(cores)
     followers = [
-        Follower(core, views, own, end, _shown_of(look, i), early)
+        FeedReader(core, views, own, end, _shown_of(look, i), early)
         for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
     ]
     while live():

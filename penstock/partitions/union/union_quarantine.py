@@ -14,43 +14,43 @@ from penstock.mapreduce import ViewNode
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import (
     NO_GROUP,
+    EntryFilter,
     Left,
     QuarantineKind,
-    Repair,
+    Restatement,
     Settled,
     Site,
-    Wanted,
     group_id,
     held_groups,
     views_of,
 )
 from penstock.views import Progress
 
-__all__ = ["PartedReleasing"]
+__all__ = ["PartitionedRetries"]
 
 
-class PartedReleasing:
+class PartitionedRetries:
     """Retries and drops of one store; `learn` is told once a partition may have learnt of what kind its ts are."""
 
     def __init__(
         self, site: Site, seats: Sequence[PartitionHandle], learn: Callable[[], None], progress: Progress | None
     ) -> None:
         self._site = site
-        self._seats = seats
+        self._handles = seats
         self._learn = learn
         self._progress = progress
 
-    def retry(self, wanted: Wanted) -> Settled:
+    def retry(self, wanted: EntryFilter) -> Settled:
         """Take what can be taken now."""
         return self._all("retry", wanted)
 
-    def drop(self, wanted: Wanted) -> Settled:
+    def drop(self, wanted: EntryFilter) -> Settled:
         """Let go of records, and of what views hold."""
         return self._all("drop", wanted)
 
-    def _all(self, do: str, wanted: Wanted) -> Settled:
+    def _all(self, do: str, wanted: EntryFilter) -> Settled:
         settled, found, n = Settled(), set[str](), 0
-        for place, seat in enumerate(self._seats):
+        for place, seat in enumerate(self._handles):
             if wanted.limit is None or n < wanted.limit:
                 own = replace(_within(wanted, place), limit=None if wanted.limit is None else wanted.limit - n)
                 data, many, ids = seat.repair("release", do, own.asked())
@@ -65,15 +65,15 @@ class PartedReleasing:
                 found.update(group_id(view.name, key) for key, _ in groups)
                 n += len(groups)
                 settled += self._groups(do, view, groups)
-        self._tell(len(self._seats) + 1)
+        self._tell(len(self._handles) + 1)
         missing = sorted((wanted.ids or frozenset()) - found)
         return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
 
     def _tell(self, done: int) -> None:
         if self._progress is not None:
-            self._progress(done, len(self._seats) + 1)
+            self._progress(done, len(self._handles) + 1)
 
-    def _held(self, view: ViewNode, wanted: Wanted, done: int) -> list[tuple[bytes, bytes]]:
+    def _held(self, view: ViewNode, wanted: EntryFilter, done: int) -> list[tuple[bytes, bytes]]:
         """The held groups of a view that are wanted: stored keys and whole ones."""
         with self._site.snapshot() as snap:
             many = snap.state.held_groups.get(view.name, 0)
@@ -85,7 +85,7 @@ class PartedReleasing:
         """What became of held groups: a drop leaves them."""
         if not groups or do == "drop":
             return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
-        Repair(self._site, None).view(view.name, [whole for _, whole in groups])
+        Restatement(self._site, None).view(view.name, [whole for _, whole in groups])
         keys = [key for key, _ in groups]
         with self._site.snapshot() as snap:
             rows = zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True)
@@ -94,7 +94,7 @@ class PartedReleasing:
         return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
 
 
-def _within(wanted: Wanted, place: int) -> Wanted:
+def _within(wanted: EntryFilter, place: int) -> EntryFilter:
     """What is wanted of one partition: its records by the ids that they have there; documents may be anywhere."""
     others = frozenset(name for name in wanted.ids or () if not name.startswith("r"))
     own = wanted.within(place)

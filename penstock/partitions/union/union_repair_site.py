@@ -21,18 +21,18 @@ from typing import Any, Protocol
 
 from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_long, open_lmdb, read_mark, stored_key
 from penstock.core import Catalog, Snapshot
-from penstock.mapreduce import Ranges, ViewNode, is_sets, same_result
+from penstock.mapreduce import KeyRanges, ViewNode, is_sets, same_result
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import (
     IN_MEMORY,
     STEP,
-    Again,
-    Compared,
+    GroupReplacement,
     Mended,
-    Mender,
+    RebuildIncomplete,
     Repaired,
-    Replaced,
+    ReplacedGroup,
     Shadows,
+    ViewComparison,
     consistent,
     delayed,
     folder_store,
@@ -44,13 +44,13 @@ from penstock.recovery import (
 from penstock.remote import repaired_of_data
 from penstock.views import ABSENT, App, Progress, Table, View
 
-__all__ = ["Held", "PartedSite"]
+__all__ = ["PartitionedSite", "RepairedStore"]
 
 _ATTEMPTS = 5
 _CUTS = 1_000
 
 
-class Held(Protocol):
+class RepairedStore(Protocol):
     """The store that is repaired, as far as a repair must know it."""
 
     def snapshot(self) -> Snapshot:
@@ -66,21 +66,21 @@ class Held(Protocol):
         ...
 
 
-class PartedSite:
+class PartitionedSite:
     """The partitions of a store; `folders` are theirs, where each has a process of its own or lies on the disk."""
 
     def __init__(
         self,
         app: App,
-        held: Held,
+        held: RepairedStore,
         seats: Sequence[PartitionHandle],
-        ranges: Ranges,
+        ranges: KeyRanges,
         folders: Sequence[str] | None,
         away: bool,
     ) -> None:
         self.app = app
         self._held = held
-        self._seats = seats
+        self._handles = seats
         self._ranges = ranges
         self._folders = folders
         self._away = away
@@ -91,7 +91,7 @@ class PartedSite:
     @property
     def places(self) -> int:
         """How many partitions there are."""
-        return len(self._seats)
+        return len(self._handles)
 
     @property
     def folders(self) -> Sequence[str]:
@@ -114,13 +114,13 @@ class PartedSite:
         """A step at one partition: what it gives, and what it changed there and elsewhere."""
         changed: list[Repaired] = []
         with self._held.still(settled=False):
-            for seat in self._seats:
+            for seat in self._handles:
                 seat.repair("note")
             try:
-                out = self._seats[place].repair(do, *what)
+                out = self._handles[place].repair(do, *what)
             finally:
                 self._held.carry()
-                for seat in self._seats:
+                for seat in self._handles:
                     changed += repaired_of_data(seat.repair("noted"))
         return out, changed
 
@@ -135,13 +135,15 @@ class PartedSite:
         with folder_store(self._folders[0]) as store:
             yield store
 
-    def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
+    def compared(
+        self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
+    ) -> ViewComparison:
         """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
         with self.snapshot() as snap:
             found, _ = self._compared(name, asked, snap, False, progress)
         if not fix or found.right:
             return found
-        out = Compared()
+        out = ViewComparison()
         for _ in range(_ATTEMPTS):
             with self._held.still(settled=False), self._cut() as snap:
                 found, done = self._compared(name, asked, snap, True, progress)
@@ -149,17 +151,17 @@ class PartedSite:
             out.replaced += found.replaced
             if done:
                 return out
-        raise Again
+        raise RebuildIncomplete
 
     def _compared(
         self, name: str, asked: Sequence[bytes] | None, snap: Snapshot, fix: bool, progress: Progress | None
-    ) -> tuple[Compared, bool]:
+    ) -> tuple[ViewComparison, bool]:
         """How a view is, and whether what is wrong was replaced, if that was asked."""
         view = self.views[name]
         with ExitStack() as stack:
             stores, there = self._beside(stack, self._small(snap, view.view.table))
             shadows = Shadows(view.view, view.number, stores, asked, self._ranges)
-            menders = [Mender(shadow) for shadow in shadows.each]
+            menders = [GroupReplacement(shadow) for shadow in shadows.each]
             pairs = list(zip(menders, snap.parts, strict=True))
             void = not all(mender.readable(part.reader()) for mender, part in pairs)
             if asked is None or not void:
@@ -172,7 +174,7 @@ class PartedSite:
                     for one in mender.described(part.reader(), wrong[place])
                 ]
                 done = fix and self._replaced(snap, view, there, wrong, asked or ())
-                return Compared(self._said(view, replaced, menders), replaced, void), done
+                return ViewComparison(self._said(view, replaced, menders), replaced, void), done
         return self._compared(name, None, snap, fix, progress)
 
     @contextmanager
@@ -210,7 +212,7 @@ class PartedSite:
     ) -> bool:
         """Have groups replaced by who has them; whether nothing came in between. What can't be read behind is void."""
         wholes = [group for group in asked if is_long(stored_key(group))]
-        for place, (seat, part) in enumerate(zip(self._seats, snap.parts, strict=True)):
+        for place, (seat, part) in enumerate(zip(self._handles, snap.parts, strict=True)):
             taken = [(other, number) for other, (_, number) in part.state.taken.items()]
             if isinstance(view.view.source, View):
                 seat.repair("rows_anew", view.view.source.name)
@@ -219,7 +221,9 @@ class PartedSite:
                     return False
         return True
 
-    def _said(self, view: ViewNode, replaced: Sequence[Replaced], menders: Sequence[Mender]) -> list[Repaired]:
+    def _said(
+        self, view: ViewNode, replaced: Sequence[ReplacedGroup], menders: Sequence[GroupReplacement]
+    ) -> list[Repaired]:
         """What is said of groups: of one that lay where it is not owned, what its owner shows instead."""
         orphans: list[Repaired] = []
         others: list[Repaired] = []

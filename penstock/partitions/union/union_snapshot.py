@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import Closed, PenstockError, Reader, SpannedReader, checked, decode_key, encode_key
-from penstock.core import Catalog, Passed, Snapshot, State, Stored
-from penstock.gateway import SpannedTable, TableReader, TableReading
-from penstock.mapreduce import Ranges, ViewNode
-from penstock.recovery import first_delayed, untold
+from penstock.cache import Closed, MergedReader, PenstockError, Reader, checked, decode_key, encode_key
+from penstock.core import Catalog, DocumentFacts, Snapshot, StateRow
+from penstock.core import Passed as PartitionedProgress
+from penstock.gateway import PartitionedTable, TableReader, TableReading
+from penstock.mapreduce import KeyRanges, ViewNode
+from penstock.recovery import first_delayed, unconfirmed_batches
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress
 
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["SpannedSnapshot", "Switching", "settled", "together", "unlike"]
+__all__ = ["PartitionedSnapshot", "Switching", "snapshots_at_rest", "together", "unlike"]
 
 
 class Switching(PenstockError):
@@ -41,10 +42,10 @@ class Switching(PenstockError):
         )
 
 
-class SpannedSnapshot(Snapshot):
+class PartitionedSnapshot(Snapshot):
     """A snapshot of each partition, by their cores, as one; `ranges` say which of them owns a key."""
 
-    def __init__(self, cores: Sequence[Core], ranges: Ranges) -> None:
+    def __init__(self, cores: Sequence[Core], ranges: KeyRanges) -> None:
         parts: list[Snapshot] = []
         try:
             for core in cores:
@@ -57,11 +58,11 @@ class SpannedSnapshot(Snapshot):
             for part in parts:
                 part.close()
             raise
-        self._begin(cores[0], SpannedReader([part.reader() for part in parts]), together([p.state for p in parts]))
+        self._begin(cores[0], MergedReader([part.reader() for part in parts]), together([p.state for p in parts]))
         self._schema = parts[0].schema
         self._parts = tuple(parts)
         self._ranges = ranges
-        self._spanned: dict[str, SpannedTable] = {}
+        self._spanned: dict[str, PartitionedTable] = {}
 
     @property
     def parts(self) -> Sequence[Snapshot]:
@@ -107,7 +108,9 @@ class SpannedSnapshot(Snapshot):
         if found is None:
             shown = self.schema.table(name)
             parts = [part.log(name) for part in self._parts]
-            found = self._spanned[name] = SpannedTable(shown.table, parts, self._owners, lambda: self._held_of(name))
+            found = self._spanned[name] = PartitionedTable(
+                shown.table, parts, self._owners, lambda: self._held_of(name)
+            )
         return found
 
     def log(self, name: str) -> TableReader:
@@ -118,7 +121,7 @@ class SpannedSnapshot(Snapshot):
         )
 
     @checked
-    def stored(self, table: str, key: Any) -> Stored | None:
+    def stored(self, table: str, key: Any) -> DocumentFacts | None:
         """What the store has of a key, and what each view was told of it; None if it never was there.
 
         snap.stored("users", 7).told
@@ -152,7 +155,7 @@ class SpannedSnapshot(Snapshot):
         if view.keeps or source is not None:
             return super()._why(view, source, groups, progress)
         out: list[list[Contribution]] = [[] for _ in groups]
-        passed = Passed(len(self._parts), progress)
+        passed = PartitionedProgress(len(self._parts), progress)
         for i, part in enumerate(self._parts):
             own = part.view(view.name).why_many(map(decode_key, groups), progress=passed.of(i))
             for found, more in zip(out, own, strict=True):
@@ -162,10 +165,10 @@ class SpannedSnapshot(Snapshot):
         return out
 
 
-def together(states: Sequence[State]) -> State:
+def together(states: Sequence[StateRow]) -> StateRow:
     """What the states of partitions make of a store: counts add up, a source stands where the least far one has it."""
     sources = set.intersection(*(set(state.sources) for state in states))
-    return State(
+    return StateRow(
         position=sum(state.position for state in states),
         epoch=max(state.epoch for state in states),
         sources={source: min(state.sources[source] for state in states) for source in sorted(sources)},
@@ -179,10 +182,10 @@ def together(states: Sequence[State]) -> State:
     )
 
 
-def settled(parts: Sequence[Snapshot]) -> bool:
+def snapshots_at_rest(parts: Sequence[Snapshot]) -> bool:
     """Tell if nothing is in flight: all that was sent is taken, nothing waits, and each early set is saved."""
     for to, part in enumerate(parts):
-        early = untold(part.reader())
+        early = unconfirmed_batches(part.reader())
         if first_delayed(part.reader()) is not None:
             return False
         for of, sender in enumerate(parts):

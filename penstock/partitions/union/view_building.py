@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from penstock.cache import PenstockError
 from penstock.core import OpenState, Snapshot, differing
-from penstock.generations import AT_ONCE, STEP, Sweeper, Swept, Switch, Turn
+from penstock.generations import AT_ONCE, STEP, BuildProgress, BuildThread, Switch, Turn
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 
@@ -63,11 +63,11 @@ class PartitionedBuilding:
     ) -> None:
         self._store = store
         self._state = store.state
-        self._seats = seats
+        self._handles = seats
         self._changed = tuple(changed)
         self._feed = feed
         self._seen = 0  # how often the lock had been taken at the last step
-        self.sweeper: Sweeper | None = None
+        self.sweeper: BuildThread | None = None
         self.trouble: str | None = None
         """Why the last step failed."""
         self.switching = False
@@ -100,7 +100,7 @@ class PartitionedBuilding:
         if sum(own.total - own.done for own in swept) <= AT_ONCE:
             self.build_all(None)
         else:
-            self.sweeper = Sweeper(self)
+            self.sweeper = BuildThread(self)
 
     def stop(self) -> None:
         """End the thread after its step."""
@@ -111,7 +111,7 @@ class PartitionedBuilding:
         """Build all views that are being built, so that the next call concerns one generation only."""
         self.build_all(None)
 
-    def sweep_once(self, limit: int) -> Turn:
+    def build_once(self, limit: int) -> Turn:
         """Do one step."""
         asked = time.perf_counter()
         with self._state.lock.next():
@@ -122,13 +122,13 @@ class PartitionedBuilding:
             busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
         return Turn(more, took, began - asked, busy)
 
-    def sweep_failed(self, why: str | None) -> None:
+    def build_failure(self, why: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
         self.trouble = why
 
-    def build_all(self, progress: Progress | None) -> list[Swept]:
+    def build_all(self, progress: Progress | None) -> list[BuildProgress]:
         """Build the rest in steps; return the last answers of the partitions."""
-        more, swept = True, list[Swept]()
+        more, swept = True, list[BuildProgress]()
         while more:
             with self._state.lock.next():
                 self._state.must_be_open()
@@ -137,7 +137,7 @@ class PartitionedBuilding:
                 progress(sum(own.done for own in swept), sum(own.total for own in swept))
         return swept
 
-    def build(self, limit: int) -> tuple[bool, list[Swept]]:
+    def build(self, limit: int) -> tuple[bool, list[BuildProgress]]:
         """Take a step at each partition; once none has any left, all switch.
 
         Return True if more is left, and the answers of the partitions.
@@ -152,7 +152,7 @@ class PartitionedBuilding:
                 swept = self.finish_switch()
         return any(own.more or own.waits_or_unfinished for own in swept), swept
 
-    def finish_switch(self) -> list[Swept]:
+    def finish_switch(self) -> list[BuildProgress]:
         """Switch those partitions that wait, if a switch was begun, and let all of them drop the former generation.
 
         Called where nothing is on its way, and nobody else writes.
@@ -160,7 +160,7 @@ class PartitionedBuilding:
         if not self.switching:
             return []
         if self.refilled:
-            for seat in self._seats:
+            for seat in self._handles:
                 seat.repair("refill", "switch", self.refilled)
         else:
             self._swept(None, "switch")
@@ -174,5 +174,5 @@ class PartitionedBuilding:
             with self._store.still(settled=False):
                 pass
 
-    def _swept(self, limit: int | None, switch: Switch | None = None) -> list[Swept]:
+    def _swept(self, limit: int | None, switch: Switch | None = None) -> list[BuildProgress]:
         return self._store.at_each(lambda seat: seat.swept(limit, switch))

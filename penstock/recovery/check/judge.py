@@ -13,13 +13,13 @@ from hashlib import blake2b
 from itertools import chain, groupby, islice
 from typing import Any
 
-from penstock.cache import Store, decode_key, encode_key, pack, shown, stored_key, unpack
+from penstock.cache import Store, decode_key, encode_key, pack, stored_key, unpack, value_text
 from penstock.core import Snapshot
 from penstock.gateway import document_of, unwrap
 from penstock.mapreduce import IndexReduce, ViewNode, same_result
 from penstock.recovery.oracle.plain_values import rank
 from penstock.recovery.oracle.plain_views import recomputed, recomputed_large
-from penstock.recovery.repair.fresh_map import Mapping, moment_in
+from penstock.recovery.repair.fresh_map import FreshMap, moment_in
 from penstock.views import ABSENT, Row, Table
 
 _DB = "judged"
@@ -39,7 +39,7 @@ def judged(
 
     Groups in `unsure` are left out.
     """
-    mapping = Mapping(view.view)
+    mapping = FreshMap(view.view)
     _sort(mapping, view, documents, store)
     unsure = unsure | snap.held(view.name)[0]
     with store.read() as reader:
@@ -57,7 +57,7 @@ def judged(
         yield from _some(snap, view, some, unsure)
 
 
-def _sort(mapping: Mapping, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
+def _sort(mapping: FreshMap, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
     """Write the keys that contribute to each group into the scratch store, ordered by group."""
     coming = iter(documents)
     n = 0
@@ -91,7 +91,7 @@ def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[b
         made = recomputed(view.view, [(key, doc) for key, doc, _ in own], moments)
         rows = [row for row in made.rows.values() if not row.refused]
         rows = [row for row in rows if encode_key(row.group[0] if view.view.index else row.group) == whole]
-        for row, result in zip(rows, _shown(snap, view, [encode_key(row.group) for row in rows]), strict=True):
+        for row, result in zip(rows, _shown_results(snap, view, [encode_key(row.group) for row in rows]), strict=True):
             if result is not _HELD and (result is ABSENT or not same_result(result, row.result)):
                 yield _wrong(view, row.group, result, row.result)
 
@@ -115,7 +115,7 @@ def _large(
         return
     group = decode_key(whole)
     made = recomputed_large(view.view, group, parts())
-    [result] = _shown(snap, view, [whole])
+    [result] = _shown_results(snap, view, [whole])
     if result is _HELD:
         return
     for i, wanted in made.items():
@@ -145,7 +145,7 @@ def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
 _HELD = object()
 
 
-def _shown(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]:
+def _shown_results(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]:
     """Return the results that these groups show: ABSENT without a row, _HELD for a held group."""
     keys = list(map(stored_key, groups))
     out: list[Any] = []
@@ -159,8 +159,8 @@ def _shown(snap: Snapshot, view: ViewNode, groups: Sequence[bytes]) -> list[Any]
 
 
 def _wrong(view: ViewNode, group: Any, result: Any, wanted: Any, field: str = "") -> str:
-    shows = "nothing" if result is ABSENT else shown(result)
+    shows = "nothing" if result is ABSENT else value_text(result)
     return (
-        f"view {view.name!r}, group {shown(group)}{field}: it shows {shows}, and its documents from scratch give "
-        f"{shown(wanted)}; run `penstock restate {view.name}`, and if that finds nothing report it"
+        f"view {view.name!r}, group {value_text(group)}{field}: it shows {shows}, and its documents from scratch give "
+        f"{value_text(wanted)}; run `penstock restate {view.name}`, and if that finds nothing report it"
     )

@@ -34,23 +34,23 @@ from penstock.cache import (
     record_key,
     unseal,
 )
-from penstock.core import Snapshot, Walked, places_of, walk
-from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_db, repeated_db, unwrap
+from penstock.core import PageReport, Snapshot, database_labels, walk
+from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_lines_db, repeated_db, unwrap
 from penstock.mapreduce import (
     FEED,
     FunctionMapper,
     Groups,
     Pairs,
     ViewNode,
+    emissions_db,
     held_db,
     resting_db,
-    told_db,
 )
 from penstock.recovery.check.judge import judged
 from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
-from penstock.recovery.repair.fresh_map import Mapping, same_pairs
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
+from penstock.recovery.repair.restatement import Restatement
 from penstock.views import Progress, Row, Table
 
 _BLOCK = 1 << 10
@@ -59,7 +59,7 @@ _BLOCK = 1 << 10
 class Check:
     """One check of a store; `repair` repairs faults, or only compares."""
 
-    def __init__(self, repair: Repair, progress: Progress | None) -> None:
+    def __init__(self, repair: Restatement, progress: Progress | None) -> None:
         self._site = repair.site
         self._repair = repair
         self._progress = progress
@@ -69,7 +69,7 @@ class Check:
         self._held: dict[str, int] = {}
         self._anew: list[str] = []
         self._forgotten: set[str] = set()  # views that lost some of their remembered emissions
-        self._recount: list[tuple[int, str, Walked]] = []  # lost keys that the repair restores, by place
+        self._recount: list[tuple[int, str, PageReport]] = []  # lost keys that the repair restores, by place
 
     def run(self) -> Checked:
         """Run the whole check. Stop after damaged pages: LMDB must not follow them."""
@@ -82,7 +82,7 @@ class Check:
         if self._repair.fix:  # a view is counted with the held documents of other views
             for name in (name for name in views if name not in self._forgotten):
                 with suppress(StoreDamaged):  # the comparison of the view reports it
-                    self._repair.relearn(name)
+                    self._repair.repair_emissions(name)
         for name in views:
             if name in self._forgotten:  # a rebuild would use the lost emissions
                 continue
@@ -151,7 +151,7 @@ class Check:
             else:
                 self._anew.append(f"{walked.words(db)}, its keys")
 
-    def _keep(self, place: int, walked: Walked) -> None:
+    def _keep(self, place: int, walked: PageReport) -> None:
         """Keep the result of a walk: a check counts as a scrub."""
         for folder in self._site.folders[place : place + 1]:
             walked.keep(folder)
@@ -172,7 +172,7 @@ class Check:
         return True
 
     def _named(self, damage: StoreDamaged) -> str:
-        return str(named(damage, places_of(self._site.catalog)))
+        return str(named(damage, database_labels(self._site.catalog)))
 
     # -- rows
 
@@ -219,7 +219,7 @@ class Check:
         with self._site.snapshot() as snap:
             shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
             number, mark = shown.number, read_mark(reader, shown.number)
-            for db in (moved_db(number), repeated_db(number)):
+            for db in (moved_lines_db(number), repeated_db(number)):
                 for _ in self._checked(reader, db):
                     pass
             before = len(self._damaged)
@@ -295,7 +295,7 @@ class Check:
                 for _ in self._checked(reader, resting_db(view.number)):
                     pass
                 if isinstance(view.mapper, FunctionMapper):
-                    told += (self._told_of_rows if view.chained else self._told_of_table)(part, view, unsure)
+                    told += (self._row_emissions if view.chained else self._table_emissions)(part, view, unsure)
             if held:
                 self._held[view.name] = held
             if told:
@@ -311,9 +311,9 @@ class Check:
         with self._site.scratch(view.view.table) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
 
-    def _told_of_table(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+    def _table_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """Count the documents of a table that would now yield another emission."""
-        mapping, n = Mapping(view.view), 0
+        mapping, n = FreshMap(view.view), 0
         documents = snap.log(view.view.source.name)
         base, told = -1, list[Pairs]()
         places = documents.places()
@@ -332,9 +332,9 @@ class Check:
             n += _differing(mapping, docs, remembered, unsure)
         return n
 
-    def _told_of_rows(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
+    def _row_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """Count the parent view's rows that would now yield another emission."""
-        db, mapping, n = told_db(view.number), Mapping(view.view), 0
+        db, mapping, n = emissions_db(view.number), FreshMap(view.view), 0
         source = self._site.views[view.view.source.name].reduce
         rows = self._checked(snap.reader(), db)
         while block := list(islice(rows, _BLOCK)):
@@ -355,7 +355,7 @@ class Check:
         return n
 
 
-def _differing(mapping: Mapping, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
+def _differing(mapping: FreshMap, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
     """Count documents that would now yield another emission, and add their groups to `unsure`.
 
     The groups of documents whose map fails are added too; these documents count as held.

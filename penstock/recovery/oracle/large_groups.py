@@ -12,16 +12,24 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
-from penstock.recovery.oracle.plain_reducers import Described, Given, by_value, result_of, rounded, square_root, to_sum
+from penstock.recovery.oracle.plain_reducers import (
+    Described,
+    ReducerInput,
+    by_value,
+    result_of,
+    rounded,
+    square_root,
+    to_sum,
+)
 from penstock.recovery.oracle.plain_values import rank
 
-__all__ = ["Large", "Numbers", "large"]
+__all__ = ["LargeGroup", "Numbers", "large"]
 
 
-class Large(Protocol):
+class LargeGroup(Protocol):
     """A fold of one large group, part by part."""
 
-    def add(self, given: Sequence[Given]) -> None:
+    def add(self, given: Sequence[ReducerInput]) -> None:
         """Add contributions."""
         ...
 
@@ -30,7 +38,7 @@ class Large(Protocol):
         ...
 
 
-def large(described: Described, user: Any) -> Large | None:
+def large(described: Described, user: Any) -> LargeGroup | None:
     """Return a fold for large groups, or None if the reducer must see all contributions at once."""
     name = described["reducer"]
     if user is not None:
@@ -42,7 +50,7 @@ def large(described: Described, user: Any) -> Large | None:
     if name == "histogram":
         return _Bins(described)
     order = _ORDERS.get(name)
-    return None if order is None else _Few(described, order)
+    return None if order is None else _FirstInOrder(described, order)
 
 
 class _Count:
@@ -50,7 +58,7 @@ class _Count:
         self._described = described
         self._n = 0
 
-    def add(self, given: Sequence[Given]) -> None:
+    def add(self, given: Sequence[ReducerInput]) -> None:
         self._n += result_of(self._described, None, None, given)
 
     def result(self) -> Any:
@@ -62,7 +70,7 @@ class _Bins:
         self._described = described
         self._bins: list[int] | None = None
 
-    def add(self, given: Sequence[Given]) -> None:
+    def add(self, given: Sequence[ReducerInput]) -> None:
         own: list[int] = result_of(self._described, None, None, given)
         self._bins = own if self._bins is None else [a + b for a, b in zip(self._bins, own, strict=True)]
 
@@ -70,15 +78,15 @@ class _Bins:
         return self._bins
 
 
-class _Few:
+class _FirstInOrder:
     """The first values in an order; `order` has the sort key, and True to take values from the end."""
 
-    def __init__(self, described: Described, order: tuple[Callable[[Given], Any], bool]) -> None:
+    def __init__(self, described: Described, order: tuple[Callable[[ReducerInput], Any], bool]) -> None:
         self._described = described
         self._order, self._last = order
-        self._kept: list[Given] = []
+        self._kept: list[ReducerInput] = []
 
-    def add(self, given: Sequence[Given]) -> None:
+    def add(self, given: Sequence[ReducerInput]) -> None:
         n = self._described.get("n", 1)
         own = sorted([*self._kept, *(one for one in given if one.value is not None)], key=self._order)
         self._kept = own[max(0, len(own) - n) :] if self._last else own[:n]
@@ -87,11 +95,11 @@ class _Few:
         return result_of(self._described, None, None, self._kept)
 
 
-def _by(one: Given) -> Any:
+def _by(one: ReducerInput) -> Any:
     return rank(one.by), one.source
 
 
-_ORDERS: dict[str, tuple[Callable[[Given], Any], bool]] = {
+_ORDERS: dict[str, tuple[Callable[[ReducerInput], Any], bool]] = {
     "min": (by_value, False),
     "bottom": (by_value, False),
     "max": (by_value, True),
@@ -112,7 +120,7 @@ class Numbers:
         self._kinds: set[type] = set()
         self._strange: set[str] = set()
 
-    def add(self, given: Sequence[Given]) -> None:
+    def add(self, given: Sequence[ReducerInput]) -> None:
         """Add contributions."""
         squares = self._described["reducer"] in ("variance", "stddev")
         for one in given:

@@ -13,14 +13,14 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from penstock.recovery.oracle.plain_values import Refused, place, rank, value_of
+from penstock.recovery.oracle.plain_values import Refused, rank, sort_place, value_of
 
 _DIGITS = Context(prec=28, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 Described = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ReducerInput:
     """One contribution as a reducer sees it: the value, its source, and the order value of `first` and `last`."""
 
     value: Any
@@ -33,11 +33,11 @@ class Given:
 class Recipe:
     """The function that computes a built-in reducer's result from the values that are not null."""
 
-    over: Callable[[list[Given], Described], Any]
+    over: Callable[[list[ReducerInput], Described], Any]
     numeric: bool = False
 
 
-def result_of(described: Described, user: Any, group: Any, given: Sequence[Given]) -> Any:
+def result_of(described: Described, user: Any, group: Any, given: Sequence[ReducerInput]) -> Any:
     """Compute a reducer's result over all contributions of a group; `user` has the user's functions, if any."""
     name = described["reducer"]
     if name == "count":
@@ -67,9 +67,9 @@ def recipe_of(described: Described) -> Recipe:
     return found
 
 
-def by_value(one: Given) -> Any:
+def by_value(one: ReducerInput) -> Any:
     """Return the sort key of a contribution: its value, then its source."""
-    return place(one.value), one.source
+    return sort_place(one.value), one.source
 
 
 def folded(user: Any, values: Sequence[Any]) -> Any:
@@ -84,7 +84,7 @@ def folded(user: Any, values: Sequence[Any]) -> Any:
     return total if shown is None else value_of(shown(value_of(total)))
 
 
-def _called(function: Callable[..., Any], group: Any, given: Sequence[Given], keys: bool) -> Any:
+def _called(function: Callable[..., Any], group: Any, given: Sequence[ReducerInput], keys: bool) -> Any:
     """Call a user's reduce function with all values at once."""
     values = [value_of(one.value) for one in given]
     if keys:
@@ -95,40 +95,40 @@ def _called(function: Callable[..., Any], group: Any, given: Sequence[Given], ke
 # -- the values themselves
 
 
-def _extreme(given: list[Given], described: Described) -> Any:
+def _extreme(given: list[ReducerInput], described: Described) -> Any:
     if not given:
         return None
     return (given[-1] if described["reducer"] == "max" else given[0]).value
 
 
-def _ranking(given: list[Given], described: Described) -> list[Any]:
+def _ranking(given: list[ReducerInput], described: Described) -> list[Any]:
     values = [one.value for one in given]
     return (values[::-1] if described["reducer"] == "top" else values)[: described["n"]]
 
 
-def _collect(given: list[Given], described: Described) -> list[Any]:
+def _collect(given: list[ReducerInput], described: Described) -> list[Any]:
     return [one.value for one in sorted(given, key=_source)[: described["n"]]]
 
 
-def _chosen(given: list[Given], described: Described) -> Any:
+def _chosen(given: list[ReducerInput], described: Described) -> Any:
     ordered = sorted(given, key=lambda one: (rank(one.by), one.source))
     if not ordered:
         return None
     return (ordered[-1] if described["reducer"] == "last" else ordered[0]).value
 
 
-def _distinct(given: list[Given], described: Described) -> int:
+def _distinct(given: list[ReducerInput], described: Described) -> int:
     return len({rank(one.value) for one in given})
 
 
-def _quantiles(given: list[Given], described: Described) -> list[Any] | None:
+def _quantiles(given: list[ReducerInput], described: Described) -> list[Any] | None:
     if not given:
         return None
     shares = map(Fraction, described["shares"])
     return [given[max(0, math.ceil(share * len(given)) - 1)].value for share in shares]
 
 
-def _source(one: Given) -> Any:
+def _source(one: ReducerInput) -> Any:
     return one.source
 
 
@@ -175,11 +175,11 @@ def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
     return to_float(value)
 
 
-def _numbers(given: list[Given]) -> list[Any]:
+def _numbers(given: list[ReducerInput]) -> list[Any]:
     return [one.value for one in given]
 
 
-def _sum(given: list[Given], described: Described) -> Any:
+def _sum(given: list[ReducerInput], described: Described) -> Any:
     numbers = _numbers(given)
     if not numbers:
         return None
@@ -196,7 +196,7 @@ def to_sum(total: Fraction, numbers: Sequence[Any]) -> int | float | Decimal:
     return shortest(total) if _has(Decimal, numbers) else int(total)
 
 
-def _mean(given: list[Given], described: Described) -> Any:
+def _mean(given: list[ReducerInput], described: Described) -> Any:
     numbers = _numbers(given)
     if not numbers:
         return None
@@ -213,13 +213,13 @@ def _spread(numbers: list[Any], ddof: int) -> Fraction | float | None:
     return sum(((Fraction(v) - mean) ** 2 for v in numbers), Fraction(0)) / (len(numbers) - ddof)
 
 
-def _variance(given: list[Given], described: Described) -> Any:
+def _variance(given: list[ReducerInput], described: Described) -> Any:
     numbers = _numbers(given)
     spread = _spread(numbers, described["ddof"])
     return rounded(spread, numbers) if isinstance(spread, Fraction) else spread
 
 
-def _stddev(given: list[Given], described: Described) -> Any:
+def _stddev(given: list[ReducerInput], described: Described) -> Any:
     numbers = _numbers(given)
     spread = _spread(numbers, described["ddof"])
     return rounded(square_root(spread), numbers) if isinstance(spread, Fraction) else spread
@@ -235,7 +235,7 @@ def square_root(value: Fraction) -> Fraction:
     return Fraction(2 * root + 1, 2 * scale)
 
 
-def _histogram(given: list[Given], described: Described) -> list[int]:
+def _histogram(given: list[ReducerInput], described: Described) -> list[int]:
     edges = [_edge(kind, text) for kind, text in described["edges"]]
     bins = [0] * (len(edges) + 1)
     for number in _numbers(given):

@@ -120,7 +120,7 @@ def rank(value: Any) -> Rank:
     raise Refused(f"no document value: {type(value).__name__}")
 
 
-def place(value: Any) -> tuple[Rank, bytes]:
+def sort_place(value: Any) -> tuple[Rank, bytes]:
     """Return a total order of values: by rank, then by canonical bytes."""
     return rank(value), packed(value)
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.recovery.oracle.large_groups import large
-from penstock.recovery.oracle.plain_reducers import Given, check_value, result_of
-from penstock.recovery.oracle.plain_values import Rank, Refused, at, group_of, place, rank, value_of
+from penstock.recovery.oracle.plain_reducers import ReducerInput, check_value, result_of
+from penstock.recovery.oracle.plain_values import Rank, Refused, at, group_of, rank, sort_place, value_of
 from penstock.views import FieldMap, Path, ReduceFunction, Reducer, Row, Table, View
 
 Moment = int | float | Fraction
@@ -33,7 +33,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(slots=True)
-class Shown:
+class ExpectedRow:
     """An expected row of a view: its group, its result, and its contributions by document."""
 
     group: Any
@@ -43,10 +43,10 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Recomputed:
+class RecomputedView:
     """A recomputed view: its rows by rank, and the documents that it can't map, by the rank of their keys."""
 
-    rows: dict[Rank, Shown] = field(default_factory=dict)
+    rows: dict[Rank, ExpectedRow] = field(default_factory=dict)
     held: dict[Rank, tuple[Any, str]] = field(default_factory=dict)
 
     def sorted(self) -> list[tuple[Any, Any]]:
@@ -56,9 +56,9 @@ class Recomputed:
 
 def recomputed(
     view: View, source: Iterable[tuple[Any, Any]], moments: Mapping[Rank, Moment] | None = None
-) -> Recomputed:
+) -> RecomputedView:
     """Recompute a view over documents or rows by key; `moments` has the ts of documents that have one."""
-    out = Recomputed()
+    out = RecomputedView()
     given: dict[Rank, list[_Contribution]] = {}
     for key, doc in source:
         where = rank(key)
@@ -74,7 +74,7 @@ def recomputed(
             if view.index:
                 group = (group, key, number)
                 at_group = rank(group)
-            out.rows.setdefault(at_group, Shown(group)).by.append((key, value))
+            out.rows.setdefault(at_group, ExpectedRow(group)).by.append((key, value))
             moment = (moments or {}).get(where)
             given.setdefault(at_group, []).append(_Contribution(key, where, number, value, moment))
     for at_group, shown in out.rows.items():
@@ -105,7 +105,7 @@ def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any
             own += [_Contribution(key, rank(key), number, value, ts) for number, value in enumerate(values)]
         for said, reducer, one in zip(described, view.reducers, made, strict=True):
             if one is not None:
-                one.add(_given(view, said, reducer, own))
+                one.add(_reducer_inputs(view, said, reducer, own))
     return {i: one.result() for i, one in enumerate(made) if one is not None}
 
 
@@ -143,7 +143,7 @@ def emission(
     for _, value in told:
         for own, reducer in zip(said, view.reducers, strict=True):
             check_value(own, read_by(view, reducer, value))
-    return told if len(told) < 2 else sorted(told, key=lambda pair: (rank(pair[0]), place(pair[1])))
+    return told if len(told) < 2 else sorted(told, key=lambda pair: (rank(pair[0]), sort_place(pair[1])))
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -179,17 +179,17 @@ def _result(view: View, group: Any, contributions: Sequence[_Contribution]) -> A
     results = []
     for reducer in view.reducers:
         described = reducer.describe()
-        given = _given(view, described, reducer, contributions)
+        given = _reducer_inputs(view, described, reducer, contributions)
         results.append(result_of(described, user_of(reducer), group, given))
     return results[0] if view.fields is None else dict(zip(view.fields, results, strict=True))
 
 
-def _given(
+def _reducer_inputs(
     view: View, described: Mapping[str, Any], reducer: Reducing, contributions: Sequence[_Contribution]
-) -> list[Given]:
+) -> list[ReducerInput]:
     """Convert contributions to the form that a reducer sees."""
     return [
-        Given(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
+        ReducerInput(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
         for c in contributions
     ]
 

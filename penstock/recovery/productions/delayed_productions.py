@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.cache import Reader, Writer, pack, seal, unpack, unseal
 
-__all__ = ["DELAYED", "Delayed", "delay", "delayed", "drop_delayed", "first_delayed"]
+__all__ = ["DELAYED", "DelayedContributions", "delay", "delayed", "drop_delayed", "first_delayed"]
 
 DELAYED = "delayed"
 """The database of productions that wait."""
@@ -26,7 +26,7 @@ _KEY = struct.Struct(">QI")  # the position, and the receiver
 
 
 @dataclass(frozen=True, slots=True)
-class Delayed:
+class DelayedContributions:
     """Contributions of the commits at one position to the groups of one receiver."""
 
     position: int
@@ -44,12 +44,12 @@ def delay(writer: Writer, position: int, leaving: Mapping[int, list[Any]]) -> No
     writer.put_many(DELAYED, rows)
 
 
-def delayed(reader: Reader, until: int | None = None) -> Iterator[Delayed]:
+def delayed(reader: Reader, until: int | None = None) -> Iterator[DelayedContributions]:
     """Read the rows up to a position, or all of them, in the order of positions."""
     end = None if until is None else _KEY.pack(until + 1, 0)
     for key, row in reader.scan(DELAYED, b"", end):
         position, receiver = _KEY.unpack(key)
-        yield Delayed(position, receiver, unpack(unseal(key, row, DELAYED)))
+        yield DelayedContributions(position, receiver, unpack(unseal(key, row, DELAYED)))
 
 
 def first_delayed(reader: Reader) -> int | None:
@@ -57,6 +57,6 @@ def first_delayed(reader: Reader) -> int | None:
     return next((_KEY.unpack(key)[0] for key, _ in islice(reader.scan(DELAYED), 1)), None)
 
 
-def drop_delayed(writer: Writer, rows: Iterable[Delayed]) -> None:
+def drop_delayed(writer: Writer, rows: Iterable[DelayedContributions]) -> None:
     """Delete rows whose contributions go into `out`."""
     writer.delete_many(DELAYED, [_KEY.pack(row.position, row.receiver) for row in rows])

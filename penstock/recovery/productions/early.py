@@ -18,7 +18,7 @@ from typing import Any
 from penstock.cache import Reader, Writer, pack, seal, unpack, unseal
 from penstock.recovery.productions.numbered import OldEpoch
 
-__all__ = ["BEFORE", "Early", "Guard", "Kept", "keep_before", "kept_before", "newer", "untold"]
+__all__ = ["BEFORE", "EarlySet", "Guard", "UndoRow", "keep_before", "newer", "unconfirmed_batches", "undo_rows"]
 
 BEFORE = "before"
 """The database of undo rows."""
@@ -31,7 +31,7 @@ Guard = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Early:
+class EarlySet:
     """An early set in transit: its sender, the sender's epoch, its batch, and the last batch that is `saved`.
 
     Without parts it reports the end of the batch: saved or failed. With `waits` the sender waits without a time limit.
@@ -51,28 +51,28 @@ class Early:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UndoRow:
     """An undo row: the contributions that an early set replaced."""
 
     batch: int
     parts: list[Any]
 
 
-def newer(known: Guard, early: Early) -> bool:
+def newer(known: Guard, early: EarlySet) -> bool:
     """Return True if the message is newer than the last applied one. Raise OldEpoch for a zombie's message."""
     if early.epoch < known[0]:
         raise OldEpoch(early.sender, early.epoch, known[0])
     return early.order > known
 
 
-def kept_before(reader: Reader, sender: int) -> Kept | None:
+def undo_rows(reader: Reader, sender: int) -> UndoRow | None:
     """Read the undo row of a sender's last early set, while its batch is not known to be saved."""
     key = _KEY.pack(sender)
     row = reader.get_many(BEFORE, [key])[0]
-    return None if row is None else Kept(*unpack(unseal(key, row, BEFORE)))
+    return None if row is None else UndoRow(*unpack(unseal(key, row, BEFORE)))
 
 
-def keep_before(writer: Writer, sender: int, kept: Kept | None) -> None:
+def keep_before(writer: Writer, sender: int, kept: UndoRow | None) -> None:
     """Replace the undo row of a sender; with None delete it."""
     key = _KEY.pack(sender)
     if kept is None:
@@ -81,6 +81,6 @@ def keep_before(writer: Writer, sender: int, kept: Kept | None) -> None:
         writer.put_many(BEFORE, [(key, seal(key, pack([kept.batch, kept.parts])))])
 
 
-def untold(reader: Reader) -> dict[int, int]:
+def unconfirmed_batches(reader: Reader) -> dict[int, int]:
     """Return the batch of each undo row, by sender."""
     return {_KEY.unpack(key)[0]: unpack(unseal(key, row, BEFORE))[0] for key, row in reader.scan(BEFORE)}

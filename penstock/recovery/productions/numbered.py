@@ -23,19 +23,19 @@ from penstock.recovery.productions.delayed_productions import DELAYED
 __all__ = [
     "OUT",
     "OldEpoch",
-    "Owed",
     "Production",
+    "ProductionGuard",
     "Sent",
-    "Taken",
+    "StoredProduction",
     "consistent",
     "deleted",
+    "in_flight",
+    "next_productions",
     "oldest_owed",
     "owed_after",
     "owed_back",
     "parts_of",
-    "pending",
     "saved",
-    "taken",
 ]
 
 OUT = "out"
@@ -46,7 +46,7 @@ Sent = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ProductionGuard:
     """The last production that was applied from a partition: the epoch then, and the number."""
 
     epoch: int = 0
@@ -54,7 +54,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class StoredProduction:
     """A production as it is stored."""
 
     number: int
@@ -67,7 +67,7 @@ class Production:
 
     sender: int
     epoch: int
-    owed: tuple[Owed, ...]
+    owed: tuple[StoredProduction, ...]
 
 
 class OldEpoch(PenstockError):
@@ -98,23 +98,23 @@ def saved(writer: Writer, leaving: dict[int, list[Any]], sent: Sent) -> Sent:
     return now
 
 
-def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[Owed, ...]:
+def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[StoredProduction, ...]:
     """Return the stored productions for a partition after this number: about `most` bytes, or at least one."""
-    out: list[Owed] = []
+    out: list[StoredProduction] = []
     size = 0
     for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0)):
         data = unseal(key, row, OUT)
-        out.append(Owed(_KEY.unpack(key)[1], bytes(data)))
+        out.append(StoredProduction(_KEY.unpack(key)[1], bytes(data)))
         size += len(data)
         if size >= most:
             break
     return tuple(out)
 
 
-def owed_back(reader: Reader, other: int, number: int) -> Iterator[Owed]:
+def owed_back(reader: Reader, other: int, number: int) -> Iterator[StoredProduction]:
     """Yield the stored productions for a partition after this number, the last one first."""
     for key, row in reader.scan(OUT, _KEY.pack(other, number + 1), _KEY.pack(other + 1, 0), reverse=True):
-        yield Owed(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
+        yield StoredProduction(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
 
 
 def consistent(readers: Sequence[Reader], sent: Sequence[Sent], taken: Sequence[Sent]) -> bool:
@@ -149,16 +149,16 @@ def oldest_owed(reader: Reader, others: Iterable[int]) -> Sent:
     return out
 
 
-def pending(reader: Reader) -> int:
+def in_flight(reader: Reader) -> int:
     """Count the productions that are not acknowledged, and the contributions that wait in `delayed`."""
     return reader.count(OUT) + reader.count(DELAYED)
 
 
-def taken(before: Taken, production: Production) -> Sequence[Owed]:
+def next_productions(before: ProductionGuard, production: Production) -> Sequence[StoredProduction]:
     """Return the next productions in order. Skip applied and early ones. Raise OldEpoch for a zombie's."""
     if production.epoch < before.epoch:
         raise OldEpoch(production.sender, production.epoch, before.epoch)
-    out: list[Owed] = []
+    out: list[StoredProduction] = []
     number = before.number
     for owed in production.owed:
         if owed.number == number + 1:
@@ -167,7 +167,7 @@ def taken(before: Taken, production: Production) -> Sequence[Owed]:
     return out
 
 
-def parts_of(owed: Owed) -> list[Any]:
+def parts_of(owed: StoredProduction) -> list[Any]:
     """Decode the parts of a production."""
     found: list[Any] = unpack(owed.data)
     return found

@@ -12,9 +12,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
-from penstock.cache import PenstockError, repr_by_fields, shown
+from penstock.cache import PenstockError, repr_by_fields, value_text
 
-__all__ = ["Left", "QuarantineKind", "Quarantined", "Settled", "Wanted", "document_id", "group_id", "record_id"]
+__all__ = ["EntryFilter", "Left", "QuarantineKind", "Quarantined", "Settled", "document_id", "group_id", "record_id"]
 
 KEPT = 100
 _DIGEST = 8
@@ -42,7 +42,7 @@ class QuarantineKind(Enum):
         found = next((own for own in cls if isinstance(kind, str) and own.value == kind), None)
         if found is None:
             names = ", ".join(repr(own.value) for own in cls)
-            raise PenstockError(f"there is no kind {shown(kind)} in quarantine; the kinds are {names}")
+            raise PenstockError(f"there is no kind {value_text(kind)} in quarantine; the kinds are {names}")
         return found
 
 
@@ -110,7 +110,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EntryFilter:
     """A selection of entries: by ids, or by kind, table and view; `limit` is the largest number."""
 
     ids: frozenset[str] | None = None
@@ -129,7 +129,7 @@ class Wanted:
         view: str | None = None,
         limit: int | None = None,
         resting: bool = False,
-    ) -> Wanted:
+    ) -> EntryFilter:
         """Build the selection from the arguments of a call."""
         named = None if ids is None else frozenset([ids] if isinstance(ids, str) else ids)
         return cls(named, QuarantineKind.of(kind), table, view, limit, resting or named is not None)
@@ -151,7 +151,7 @@ class Wanted:
         named = self.ids is None or any(own.startswith(letter) for own in self.ids)
         return named and (self.kind is None or self.kind is kind)
 
-    def within(self, part: int) -> Wanted:
+    def within(self, part: int) -> EntryFilter:
         """Return the selection for the records of one partition, with their ids in that partition."""
         if self.ids is None:
             return self

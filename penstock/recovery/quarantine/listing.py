@@ -10,10 +10,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
-from penstock.core import MOST_BYTES, shown_told
-from penstock.gateway import Form, Received, Reject, key_value, read_rejects, rejects_from
+from penstock.core import MOST_BYTES, emissions_text
+from penstock.gateway import Form, ReceivedRecord, RejectedRecord, key_value, read_rejects, rejects_from
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, resting_db
-from penstock.recovery.quarantine.entries import Quarantined, QuarantineKind, Wanted, document_id, group_id, record_id
+from penstock.recovery.quarantine.entries import (
+    EntryFilter,
+    Quarantined,
+    QuarantineKind,
+    document_id,
+    group_id,
+    record_id,
+)
 from penstock.views import Table
 
 if TYPE_CHECKING:
@@ -28,12 +35,12 @@ HeldDocument = tuple[bytes, bytes, Hold, Pairs, bool]
 """The stored key, the whole key, the reason, the remembered emission, and True if the document rests."""
 
 
-def listed(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
+def listed(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
     """Yield the selected entries: records in order of arrival, then documents by view, then groups."""
     return islice(_entries(snap, wanted), wanted.limit)
 
 
-def _entries(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
+def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
     if wanted.table is not None:
         snap.schema.table(wanted.table)
     if wanted.view is not None:
@@ -56,7 +63,7 @@ def _entries(snap: Snapshot, wanted: Wanted) -> Iterator[Quarantined]:
                     yield _group(view, key, whole, state)
 
 
-def views_of(views: Any, wanted: Wanted) -> list[ViewNode]:
+def views_of(views: Any, wanted: EntryFilter) -> list[ViewNode]:
     """Return the selected views."""
     return [node for node in views if wanted.view in (None, node.name) and wanted.table in (None, node.view.table.name)]
 
@@ -64,7 +71,7 @@ def views_of(views: Any, wanted: Wanted) -> list[ViewNode]:
 # -- records
 
 
-def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reject]]:
+def rejected_records(reader: Reader, wanted: EntryFilter) -> Iterator[tuple[int, RejectedRecord]]:
     """Yield the selected rejected records with their numbers."""
     if wanted.view is not None:
         return
@@ -78,7 +85,7 @@ def rejected_records(reader: Reader, wanted: Wanted) -> Iterator[tuple[int, Reje
             yield number, reject
 
 
-def key_of_reject(reject: Reject, table: Table) -> Any:
+def key_of_reject(reject: RejectedRecord, table: Table) -> Any:
     """Return the key of a rejected record, or None if it has none."""
     got = reject.received
     document = _document(got)
@@ -87,7 +94,7 @@ def key_of_reject(reject: Reject, table: Table) -> Any:
     return unpack(got.data) if got.form is Form.KEY and got.whole else None
 
 
-def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
+def _record(name: str, reject: RejectedRecord, table: Table | None) -> Quarantined:
     got = reject.received
     document = _document(got)
     if table is None:
@@ -110,7 +117,7 @@ def _record(name: str, reject: Reject, table: Table | None) -> Quarantined:
     )
 
 
-def _document(got: Received) -> dict[str, Any] | None:
+def _document(got: ReceivedRecord) -> dict[str, Any] | None:
     """Decode the received document. Return None if the bytes are no document."""
     if not got.whole or got.size > MOST_BYTES or got.form not in (Form.JSON, Form.PACKED):
         return None
@@ -136,7 +143,7 @@ def held_documents(reader: Reader, view: ViewNode, start: bytes = b"") -> Iterat
             yield key, whole, hold, pairs, rests is not None
 
 
-def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quarantined]:
+def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[Quarantined]:
     found = (
         own
         for own in held_documents(snap.reader(), view)
@@ -153,7 +160,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: Wanted) -> Iterator[Quara
                 view=view.name,
                 key=decode_key(whole),
                 document=document,
-                told=shown_told(view, pairs),
+                told=emissions_text(view, pairs),
                 traceback=hold.trace,
                 resting=rests,
             )

@@ -22,18 +22,26 @@ from penstock.core import MOST_BYTES
 from penstock.gateway import (
     REJECTED,
     Outcome,
-    Reject,
+    RejectedRecord,
     TableBatch,
     TableNode,
     counted,
     read_rejects,
+    refresh_view,
     release,
     rest,
     superseded,
-    tell_again,
 )
-from penstock.mapreduce import Holds, ViewNode, Writes, rest_rows, resting_db, take_rows_again
-from penstock.recovery.quarantine.entries import Left, QuarantineKind, Settled, Wanted, document_id, group_id, record_id
+from penstock.mapreduce import Holds, ViewNode, Writes, refresh_rows, rest_rows, resting_db
+from penstock.recovery.quarantine.entries import (
+    EntryFilter,
+    Left,
+    QuarantineKind,
+    Settled,
+    document_id,
+    group_id,
+    record_id,
+)
 from penstock.recovery.quarantine.listing import held_documents, held_groups, rejected_records, views_of
 from penstock.recovery.quarantine.stored_records import aimed, ready
 from penstock.views import Progress
@@ -41,7 +49,7 @@ from penstock.views import Progress
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["NO_GROUP", "Foreign", "Releases", "Releasing"]
+__all__ = ["NO_GROUP", "Foreign", "OneStoreRetries", "QuarantineRetries"]
 
 _RECORDS = 1_000  # records that one step takes at most
 _DOCUMENTS = 256
@@ -56,19 +64,19 @@ Foreign = Callable[[str, TableBatch], Mapping[int, int]]
 """A function that finds records whose keys other partitions own: place in the batch → owner."""
 
 
-class Releases(Protocol):
+class QuarantineRetries(Protocol):
     """The operations that retry and drop entries of a store."""
 
-    def retry(self, wanted: Wanted) -> Settled:
+    def retry(self, wanted: EntryFilter) -> Settled:
         """Retry the selected entries."""
         ...
 
-    def drop(self, wanted: Wanted) -> Settled:
+    def drop(self, wanted: EntryFilter) -> Settled:
         """Drop the selected records and held documents."""
         ...
 
 
-class Releasing:
+class OneStoreRetries:
     """Retries and drops in one store, whose writer uses this lock.
 
     A partition of several has no `remake`: its caller handles groups and missing ids. `found` has the ids of the
@@ -92,17 +100,17 @@ class Releasing:
         self._done = self._total = 0
         self.found: frozenset[str] = frozenset()
 
-    def retry(self, wanted: Wanted) -> Settled:
+    def retry(self, wanted: EntryFilter) -> Settled:
         """Retry the selected entries."""
         return self._all(wanted, self._take_records, self._tell_again, self._retry_groups)
 
-    def drop(self, wanted: Wanted) -> Settled:
+    def drop(self, wanted: EntryFilter) -> Settled:
         """Drop the selected records and held documents; groups can't be dropped."""
         return self._all(wanted, self._drop_records, self._rest, self._keep_groups)
 
     def _all(
         self,
-        wanted: Wanted,
+        wanted: EntryFilter,
         records: Callable[[Sequence[int], Writer, Writes], Settled],
         documents: Callable[[ViewNode, Sequence[bytes]], Settled],
         groups: Callable[[ViewNode, Sequence[tuple[bytes, bytes]]], Settled],
@@ -128,9 +136,9 @@ class Releasing:
         missing = sorted((wanted.ids or frozenset()) - found.ids) if self._remake is not None else ()
         return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
 
-    def _find(self, reader: Reader, wanted: Wanted) -> _Found:
+    def _find(self, reader: Reader, wanted: EntryFilter) -> _SelectedEntries:
         """Find the selected entries."""
-        out = _Found()
+        out = _SelectedEntries()
         views = self._shown(reader, wanted)
         if wanted.of_kind(QuarantineKind.RECORD):
             for number, own in out.first(rejected_records(reader, wanted), wanted):
@@ -151,7 +159,7 @@ class Releasing:
             out.ids.update(group_id(view.name, key) for key, _ in own_groups)
         return out
 
-    def _shown(self, reader: Reader, wanted: Wanted) -> list[tuple[ViewNode, ViewNode]]:
+    def _shown(self, reader: Reader, wanted: EntryFilter) -> list[tuple[ViewNode, ViewNode]]:
         """Return the selected views, each with the generation that readers see, if there is one."""
         shown = self._core.schema(reader).views
         out: list[tuple[ViewNode, ViewNode]] = []
@@ -183,7 +191,7 @@ class Releasing:
         return Settled(dropped=len(found))
 
     def _take_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
-        tables: dict[str, dict[int, Reject]] = {}
+        tables: dict[str, dict[int, RejectedRecord]] = {}
         out, found = Settled(), read_rejects(writer, numbers)
         for number, reject in found.items():
             try:
@@ -203,7 +211,12 @@ class Releasing:
         return out
 
     def _take(
-        self, node: TableNode, rejects: dict[int, Reject], kept: Mapping[int, str], writer: Writer, writes: Writes
+        self,
+        node: TableNode,
+        rejects: dict[int, RejectedRecord],
+        kept: Mapping[int, str],
+        writer: Writer,
+        writes: Writes,
     ) -> Settled:
         """Retry records of one table; `kept` has the table name under which quarantine counts each."""
         name = node.table.name
@@ -243,8 +256,8 @@ class Releasing:
         def step(writer: Writer, writes: Writes, node: ViewNode, holds: Holds) -> list[bytes]:
             if node.chained:
                 source = self._core.views[node.view.source.name]
-                return take_rows_again(node, source, writer, holds, writes)
-            return tell_again(self._core.tables[node.view.source.name], node, writer, holds, writes)
+                return refresh_rows(node, source, writer, holds, writes)
+            return refresh_view(self._core.tables[node.view.source.name], node, writer, holds, writes)
 
         return self._documents(view.name, keys, step, False)
 
@@ -319,7 +332,7 @@ class Releasing:
 
 
 @dataclass(slots=True)
-class _Found:
+class _SelectedEntries:
     """The selected entries: record numbers with sizes, stored keys by view, groups with whole keys."""
 
     records: list[tuple[int, int]] = field(default_factory=list)
@@ -332,7 +345,7 @@ class _Found:
         """Return the number of entries."""
         return len(self.ids)
 
-    def first(self, found: Iterator[_T], wanted: Wanted) -> Iterator[_T]:
+    def first(self, found: Iterator[_T], wanted: EntryFilter) -> Iterator[_T]:
         """Limit an iterator to the entries that the selection still allows."""
         return islice(found, None if wanted.limit is None else max(0, wanted.limit - len(self.ids)))
 

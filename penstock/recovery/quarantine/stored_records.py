@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.cache import PenstockError, RecordError, normalise, received_document, unpack
 from penstock.core import line_of, sized
-from penstock.gateway import Deletion, Form, Received, Reject, TableBatch
+from penstock.gateway import Deletion, Form, ReceivedRecord, RejectedRecord, TableBatch
 from penstock.spout import Record, opened
 from penstock.views import App
 
@@ -28,7 +28,7 @@ def wire_record(app: App, line: bytes) -> Record:
     return opened(app, wire)
 
 
-def aimed(app: App, reject: Reject) -> Reject:
+def aimed(app: App, reject: RejectedRecord) -> RejectedRecord:
     """Resolve the table that a record in wire form names. Raise PenstockError if the record is invalid."""
     got = reject.received
     if got.form is not Form.WIRE or not got.whole:
@@ -36,12 +36,12 @@ def aimed(app: App, reject: Reject) -> Reject:
     record = wire_record(app, got.data)
     if record.repost:
         raise RecordError("it posts an old value, which takes a transaction of its own; post it anew")
-    received = Received.made(Form.PACKED, line_of(record.doc), normalise(record.ts))
+    received = ReceivedRecord.made(Form.PACKED, line_of(record.doc), normalise(record.ts))
     tail = reject.tail if record.table == reject.table else 0  # known only for the table that rejected it
     return replace(reject, table=record.table, received=received, tail=tail)
 
 
-def ready(rejects: dict[int, Reject], left: dict[int, str]) -> tuple[TableBatch, list[int]]:
+def ready(rejects: dict[int, RejectedRecord], left: dict[int, str]) -> tuple[TableBatch, list[int]]:
     """Build a batch of the records that can be retried. Return it with their numbers; add other reasons to `left`."""
     batch, numbers = TableBatch([]), list[int]()
     for number in sorted(rejects):

@@ -21,22 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Reader, Segment, StoreDamaged, decode_key, encode_key, is_long, record_key, stored_key
-from penstock.gateway import NUMBER, Stamps, TableReader, Unwrapped, key_of, stamps_of, unwrap
+from penstock.gateway import NUMBER, Stamps, StoredLine, TableReader, key_of, stamps_of, unwrap
 from penstock.mapreduce import (
     Column,
     Contributions,
     Decoder,
     Emissions,
     FieldMapper,
-    Plan,
+    FieldPlan,
     RowState,
     SourceKeys,
     Spaces,
     TreeReduce,
     ViewNode,
+    emissions_db,
     held_db,
-    kept_items,
-    told_db,
+    stored_items,
 )
 from penstock.recovery.repair.stored_view import UNREADABLE
 from penstock.views import TS, Key, Merge, Progress, Table
@@ -47,7 +47,7 @@ _NO_KEY = Key((), False)
 
 
 @dataclass(slots=True)
-class _Documents:
+class _DocumentBlock:
     """Documents of a table: their lanes, record numbers and lines."""
 
     k0: NDArray[np.uint64]
@@ -55,8 +55,8 @@ class _Documents:
     records: Index
     lines: list[bytes]
 
-    def take(self, at: Index) -> _Documents:
-        return _Documents(
+    def take(self, at: Index) -> _DocumentBlock:
+        return _DocumentBlock(
             self.k0[at],
             None if self.k1 is None else self.k1[at],
             self.records[at],
@@ -64,7 +64,7 @@ class _Documents:
         )
 
 
-class Scan:
+class DocumentScan:
     """One pass over the documents of a view; contributions use the group codes of `node`, which nothing else uses.
 
     With `asked`, only groups with codes below it count. `spaces` may be exchanged between blocks. `reader` reads the
@@ -100,18 +100,20 @@ class Scan:
         else:
             yield from self._told(table, documents)
 
-    def _blocks(self, table: TableReader) -> Iterator[_Documents]:
+    def _blocks(self, table: TableReader) -> Iterator[_DocumentBlock]:
         """Yield the newest lines, block by block. With `asked` older lines are still included."""
         first: int | None = None
         for block in table.blocks():
-            own = _Documents(block.k0, block.k1, block.records, block.lines)
+            own = _DocumentBlock(block.k0, block.k1, block.records, block.lines)
             if self._asked is None:
                 own = own.take(np.flatnonzero(table.newest(own.k0, own.k1, own.records)))
             yield own
             first = int(block.records[0]) if first is None else first
             self._tell(int(block.records[-1]) + 1 - first, table.tail - first)
 
-    def _by_fields(self, mapper: FieldMapper, table: Table, documents: TableReader, block: _Documents) -> Contributions:
+    def _by_fields(
+        self, mapper: FieldMapper, table: Table, documents: TableReader, block: _DocumentBlock
+    ) -> Contributions:
         here, found = _present(block)
         block = block.take(here)
         columns = self._columns(table, found)
@@ -139,7 +141,7 @@ class Scan:
             take &= ~bad
         return np.asarray(take, bool)
 
-    def _columns(self, table: Table | None, found: Sequence[Unwrapped]) -> Any:
+    def _columns(self, table: Table | None, found: Sequence[StoredLine]) -> Any:
         decoder = self._decoder(table)
         patched = [one.patched.fields for one in found if one.patched is not None]
         if patched:
@@ -151,10 +153,10 @@ class Scan:
         spaces = self._spaces()
         if self._decoding is None or self._decoding[0] is not spaces:
             ts = table.ts if table is not None and self._node.stamped else None
-            self._decoding = spaces, Decoder(Plan.of(_NO_KEY, ts, [self._node.view]), spaces, 0)
+            self._decoding = spaces, Decoder(FieldPlan.of(_NO_KEY, ts, [self._node.view]), spaces, 0)
         return self._decoding[1]
 
-    def _not_held(self, table: Table, block: _Documents) -> NDArray[np.bool_]:
+    def _not_held(self, table: Table, block: _DocumentBlock) -> NDArray[np.bool_]:
         db = held_db(self._node.number)
         if not block.lines or not self._reader.count(db):
             return np.ones(len(block.lines), bool)
@@ -165,11 +167,11 @@ class Scan:
     # -- what functions yielded for documents of a table
 
     def _told(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
-        parts: list[tuple[Emissions, _Documents]] = []
+        parts: list[tuple[Emissions, _DocumentBlock]] = []
         n, first = 0, None
         for segment in documents.segments():
             first = segment.base if first is None else first
-            found = self._told_in(segment, documents)
+            found = self._segment_emissions(segment, documents)
             if found is not None:
                 parts.append(found)
                 n += len(found[1].lines)
@@ -180,7 +182,7 @@ class Scan:
         if parts:
             yield self._yielded(table, parts)
 
-    def _told_in(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _Documents] | None:
+    def _segment_emissions(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _DocumentBlock] | None:
         """Return the remembered emissions for the newest lines of a segment, or None if there are none."""
         [told] = self._node.remembered(self._reader).emissions([record_key(segment.base)])
         if told is None:
@@ -196,12 +198,12 @@ class Scan:
         k1 = None if segment.k1 is None else segment.k1[at].copy()
         hashed = k1 is not None and bool(k1.any())
         lines = segment.lines(at) if hashed or self._node.stamped else [b""] * int(at.size)
-        return told.take(at), _Documents(segment.k0[at].copy(), k1, segment.base + at, lines)
+        return told.take(at), _DocumentBlock(segment.k0[at].copy(), k1, segment.base + at, lines)
 
-    def _yielded(self, table: Table, parts: list[tuple[Emissions, _Documents]]) -> Contributions:
+    def _yielded(self, table: Table, parts: list[tuple[Emissions, _DocumentBlock]]) -> Contributions:
         told = Emissions.join([emissions for emissions, _ in parts])
         block = _joined([block for _, block in parts])
-        found: list[Unwrapped] = []
+        found: list[StoredLine] = []
         if self._node.stamped:
             here, found = _present(block)
             told, block = told.take(here), block.take(here)
@@ -225,7 +227,7 @@ class Scan:
         rows = self._node.remembered(self._reader).all_held()
         while held := [own for _, own in islice(rows, BLOCK)]:
             keys = SourceKeys.of_encoded([own.whole for own in held])
-            out = self._node.told_pairs([own.pairs for own in held], (keys, np.arange(len(held))))
+            out = self._node.pair_contributions([own.pairs for own in held], (keys, np.arange(len(held))))
             if self._node.stamped:
                 out.inputs[TS] = Column.nulls(out.n)
                 self._stamp_held(out, np.ones(out.n, bool))
@@ -242,7 +244,7 @@ class Scan:
         known: dict[tuple[int, bytes, int], Any] = {}
         for code in codes:
             try:
-                [items] = kept_items(reduce, self._trees, [self._node.groups.whole(code)])
+                [items] = stored_items(reduce, self._trees, [self._node.groups.whole(code)])
             except (StoreDamaged, AssertionError):
                 continue  # the tree is damaged too
             stamps = items.columns[-1].values()
@@ -261,14 +263,14 @@ class Scan:
     def of_rows(self, source: ViewNode) -> Iterator[Contributions]:
         """Yield the contributions of the parent view's rows to this view."""
         mapper = self._node.mapper
-        db = source.reduce.db if isinstance(mapper, FieldMapper) else told_db(self._node.number)
+        db = source.reduce.db if isinstance(mapper, FieldMapper) else emissions_db(self._node.number)
         done, total = 0, self._reader.count(db)
         rows = self._reader.scan(db)
         while block := list(islice(rows, BLOCK)):
             if isinstance(mapper, FieldMapper):
                 yield self._of_rows(mapper, source, block)
             else:
-                yield self._told_of_rows(source, block)
+                yield self._row_emissions(source, block)
             done += len(block)
             self._tell(done, total)
         if not isinstance(mapper, FieldMapper):
@@ -314,7 +316,7 @@ class Scan:
             return None
         return state if named else None
 
-    def _told_of_rows(self, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
+    def _row_emissions(self, source: ViewNode, block: list[tuple[bytes, bytes]]) -> Contributions:
         wholes = self._wholes(source, [key for key, _ in block if is_long(key)])
         if self._node.keeps:  # without its group a long key can't name a contribution source
             block = [(key, row) for key, row in block if not is_long(key) or key in wholes]
@@ -335,13 +337,13 @@ class Scan:
             self._progress(done, total)
 
 
-def _present(block: _Documents) -> tuple[Index, list[Unwrapped]]:
+def _present(block: _DocumentBlock) -> tuple[Index, list[StoredLine]]:
     """Return the indexes and parts of the lines that hold a document. The others are tombstones."""
     found = [unwrap(line) for line in block.lines]
     return np.flatnonzero([not one.absent for one in found]), [one for one in found if not one.absent]
 
 
-def keys_of(table: Table, block: _Documents) -> SourceKeys:
+def keys_of(table: Table, block: _DocumentBlock) -> SourceKeys:
     """Return the keys of documents as contribution sources."""
     lanes = block.k0.view(np.int64)
     if block.k1 is None or not block.k1.any():
@@ -358,11 +360,11 @@ def _encoded(keys: SourceKeys) -> list[bytes]:
     return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
 
 
-def _joined(parts: Sequence[_Documents]) -> _Documents:
+def _joined(parts: Sequence[_DocumentBlock]) -> _DocumentBlock:
     k1: NDArray[np.uint64] | None = None
     if any(p.k1 is not None for p in parts):
         k1 = np.concatenate([np.zeros(p.k0.size, np.uint64) if p.k1 is None else p.k1 for p in parts])
-    return _Documents(
+    return _DocumentBlock(
         np.concatenate([p.k0 for p in parts]),
         k1,
         np.concatenate([p.records for p in parts]),
@@ -370,7 +372,7 @@ def _joined(parts: Sequence[_Documents]) -> _Documents:
     )
 
 
-def _stamps(table: Table, found: Sequence[Unwrapped], ts: Any, at: Index) -> Column:
+def _stamps(table: Table, found: Sequence[StoredLine], ts: Any, at: Index) -> Column:
     """Return the ts of documents; `ts` has the values of their ts fields, at the indexes `at`."""
     if table.merge is Merge.PATCH:
         every = [one.patched for one in found]

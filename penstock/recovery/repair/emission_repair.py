@@ -32,8 +32,8 @@ from penstock.cache import (
     stored_key,
     unseal,
 )
-from penstock.core import Snapshot, places_of
-from penstock.gateway import document_of, key_of, tell_again, unwrap
+from penstock.core import Snapshot, database_labels
+from penstock.gateway import document_of, key_of, refresh_view, unwrap
 from penstock.mapreduce import (
     Emissions,
     Groups,
@@ -41,21 +41,21 @@ from penstock.mapreduce import (
     Pairs,
     ViewNode,
     Writes,
+    emissions_db,
     emissions_row,
     entries_of,
     held_db,
     held_row,
+    refresh_rows,
     resting_db,
-    take_rows_again,
-    told_db,
 )
-from penstock.recovery.repair.fresh_map import Mapping
+from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.views import Row, Table
 
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["Learnt", "damaged_rows", "relearn", "relearn_untold", "remembered_in"]
+__all__ = ["RepairedEmission", "damaged_rows", "remembered_in", "repair_emissions", "repair_missing_emissions"]
 
 _STEP = 64  # held documents that one step maps again
 _BLOCK = 1 << 10  # records whose emissions one step checks
@@ -63,7 +63,7 @@ Amend = Callable[[Callable[[Writer, Writes], object]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class RepairedEmission:
     """A row that was replaced: its place, and the encodings of the view's rows that it affects."""
 
     where: str
@@ -71,7 +71,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
+class _NewRow:
     """A row as it was, and its replacement."""
 
     db: str
@@ -82,10 +82,10 @@ class _New:
 
 def remembered_in(view: ViewNode) -> list[str]:
     """Return the databases of a view's remembered emissions and held documents."""
-    return [told_db(view.number), held_db(view.number), resting_db(view.number)]
+    return [emissions_db(view.number), held_db(view.number), resting_db(view.number)]
 
 
-def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -> list[Learnt]:
+def repair_emissions(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -> list[RepairedEmission]:
     """Replace all damaged rows of a view's remembered emissions.
 
     `amend` runs a transaction; `forget` clears the caches, so that they are read from the store again.
@@ -94,7 +94,7 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
         damaged = list(damaged_rows(snap.reader(), core.views[name]))
         if not damaged:
             return []
-        lesson = _Lesson(core, snap, name)
+        lesson = _ReplacementRows(core, snap, name)
         for db, key, row in damaged:
             lesson.take(db, key, row)
     amend(lesson.replace)
@@ -106,16 +106,18 @@ def relearn(core: Core, name: str, amend: Amend, forget: Callable[[], object]) -
             node = core.views[name]
             holds = {key: lesson.again[key] for key in part}
             if node.chained:
-                take_rows_again(node, core.views[node.view.source.name], writer, holds, writes)
+                refresh_rows(node, core.views[node.view.source.name], writer, holds, writes)
             else:
-                tell_again(core.tables[node.view.source.name], node, writer, holds, writes)
+                refresh_view(core.tables[node.view.source.name], node, writer, holds, writes)
             writes.changed = True
 
         amend(ask)
-    return lesson.learnt
+    return lesson.repaired
 
 
-def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int | None, list[Learnt]]:
+def repair_missing_emissions(
+    core: Core, name: str, start: int, amend: Amend
+) -> tuple[int | None, list[RepairedEmission]]:
     """Map documents of some segments that lack a remembered emission of a function view; the caller has the lock.
 
     A view built while the index had lost documents has no emissions of them. Return the first record after these
@@ -124,16 +126,16 @@ def relearn_untold(core: Core, name: str, start: int, amend: Amend) -> tuple[int
     view, passed = core.views[name], 0
     following: int | None = None
     with Snapshot(core) as snap:
-        lesson = _Lesson(core, snap, name)
+        lesson = _ReplacementRows(core, snap, name)
         for segment in segments_from(snap.reader(), core.tables[view.view.source.name].number, start):
             if passed >= _BLOCK:
                 following = segment.base
                 break
-            lesson.take_untold(segment)
+            lesson.map_missing(segment)
             passed += len(segment)
-    if lesson.learnt:
+    if lesson.repaired:
         amend(lesson.replace)
-    return following, lesson.learnt
+    return following, lesson.repaired
 
 
 def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, bytes]]:
@@ -146,17 +148,17 @@ def damaged_rows(reader: Reader, view: ViewNode) -> Iterator[tuple[str, bytes, b
                 yield db, key, bytes(row)
 
 
-class _Lesson:
+class _ReplacementRows:
     """Replacements for damaged rows of one view, computed from one snapshot."""
 
     def __init__(self, core: Core, snap: Snapshot, name: str) -> None:
-        self.learnt: list[Learnt] = []
+        self.repaired: list[RepairedEmission] = []
         self.again: dict[bytes, tuple[bytes, Hold]] = {}  # held documents that the view seems to accept now
         self._core = core
         self._snap = snap
         self._view = core.views[name]
-        self._mapping = Mapping(self._view.view)
-        self._rows: list[_New] = []
+        self._mapping = FreshMap(self._view.view)
+        self._rows: list[_NewRow] = []
         self._told: dict[bytes, Pairs] = {}  # by stored key, emissions of documents whose rows are replaced
 
     def take(self, db: str, key: bytes, row: bytes) -> None:
@@ -165,19 +167,19 @@ class _Lesson:
         groups: set[bytes] = set()
         if kind == "told":
             self._rows.append(
-                _New(db, key, row, (self._of_rows if self._view.chained else self._of_table)(key, groups))
+                _NewRow(db, key, row, (self._of_rows if self._view.chained else self._of_table)(key, groups))
             )
         elif kind == "held":
-            self._rows.append(_New(db, key, row, self._held(key, groups)))
+            self._rows.append(_NewRow(db, key, row, self._held(key, groups)))
         else:
             [held] = self._snap.reader().get_many(held_db(self._view.number), [key])
-            self._rows.append(_New(db, key, row, None if held is None else seal(key, b"")))
-        damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
-        self.learnt.append(Learnt(damage.where, sorted(groups)))
+            self._rows.append(_NewRow(db, key, row, None if held is None else seal(key, b"")))
+        damage = named(StoreDamaged(db, key), database_labels(self._core.catalog))
+        self.repaired.append(RepairedEmission(damage.where, sorted(groups)))
 
-    def take_untold(self, segment: Segment) -> None:
+    def map_missing(self, segment: Segment) -> None:
         """Map the documents of a segment that have no remembered emission."""
-        table, db, key = self._view.view.table, told_db(self._view.number), record_key(segment.base)
+        table, db, key = self._view.view.table, emissions_db(self._view.number), record_key(segment.base)
         [row] = self._snap.reader().get_many(db, [key])
         known: list[Pairs] = []
         if row is not None:
@@ -191,9 +193,9 @@ class _Lesson:
             if own:
                 known[i] = self._pairs(key_of(table, line), own, named_groups)
         if named_groups or len(self._rows) > before:
-            self._rows.append(_New(db, key, row, _row(key, known)))
-            damage = named(StoreDamaged(db, key), places_of(self._core.catalog))
-            self.learnt.append(Learnt(damage.where, sorted(named_groups)))
+            self._rows.append(_NewRow(db, key, row, _row(key, known)))
+            damage = named(StoreDamaged(db, key), database_labels(self._core.catalog))
+            self.repaired.append(RepairedEmission(damage.where, sorted(named_groups)))
 
     def replace(self, writer: Writer, writes: Writes) -> None:
         """Write the replacements. Skip rows that another writer has changed meanwhile."""
@@ -248,7 +250,7 @@ class _Lesson:
         if own is None:
             own = [] if isinstance(mapped, Hold) else mapped
             if isinstance(mapped, Hold) and row is None:
-                self._rows.append(_New(db, key, None, held_row(key, whole, mapped, [])))
+                self._rows.append(_NewRow(db, key, None, held_row(key, whole, mapped, [])))
         self._told[key] = own
         self._name(groups, whole, own)
         return own
@@ -291,9 +293,9 @@ class _Lesson:
             if row is None:
                 return None
             place, at, whole, document = key, 0, encode_key(row.key), row
-        return whole, document, self._told[key] if key in self._told else self._was_told(place, at)
+        return whole, document, self._told[key] if key in self._told else self._stored_emission(place, at)
 
-    def _was_told(self, place: bytes, at: int) -> Pairs:
+    def _stored_emission(self, place: bytes, at: int) -> Pairs:
         """Return the remembered emission of one document in the row at a place."""
         return self._view.remembered(self._snap.reader(), Groups()).yielded(place, at) or []
 

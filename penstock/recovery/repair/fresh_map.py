@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from penstock.cache import canonical, decode_key
-from penstock.gateway import Unwrapped
-from penstock.mapreduce import Decoder, FieldMapper, Groups, Hold, Pairs, Plan, Spaces, ViewNode
+from penstock.gateway import StoredLine
+from penstock.mapreduce import Decoder, FieldMapper, FieldPlan, Groups, Hold, Pairs, Spaces, ViewNode
 from penstock.recovery.oracle.plain_values import moment_of
 from penstock.views import FieldMap, Key, Row, Table, View, reach
 
 _NO_KEY = Key((), False)
 
 
-def moment_in(table: Table, found: Unwrapped, doc: Any) -> Any:
+def moment_in(table: Table, found: StoredLine, doc: Any) -> Any:
     """Return the ts that orders a stored document; for a merged document the greatest ts of its fields."""
     if found.patched is not None:
         return max(found.patched.stamps.values(), default=None)
@@ -28,7 +28,7 @@ def moment_in(table: Table, found: Unwrapped, doc: Any) -> Any:
     return None if table.ts is None else moment_of(reach(doc, table.ts))[1]
 
 
-class Mapping:
+class FreshMap:
     """The map of one view."""
 
     def __init__(self, view: View) -> None:
@@ -53,7 +53,7 @@ class Mapping:
             emissions, held = mapper.run(docs, groups)
             return [held.get(i, own) for i, own in enumerate(emissions.pairs_of_each(groups))]
         rows = [{"key": doc.key, "value": doc.value} if isinstance(doc, Row) else doc for doc in docs]
-        columns = Decoder(Plan.of(_NO_KEY, None, [self._view]), self._spaces, 0).of_dicts(rows, keys=False)
+        columns = Decoder(FieldPlan.of(_NO_KEY, None, [self._view]), self._spaces, 0).of_dicts(rows, keys=False)
         kept, bad = mapper.kept(columns), mapper.bad(columns)
         out: list[Pairs | Hold] = []
         for i, row in enumerate(rows):
@@ -75,6 +75,6 @@ def same_pairs(a: Pairs, b: Pairs) -> bool:
     return canonical([list(pair) for pair in a]) == canonical([list(pair) for pair in b])
 
 
-def shown_pairs(pairs: Pairs) -> list[tuple[Any, Any]]:
+def pairs_text(pairs: Pairs) -> list[tuple[Any, Any]]:
     """Return contributions with decoded groups."""
     return [(decode_key(group), value) for group, value in pairs]

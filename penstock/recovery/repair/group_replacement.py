@@ -17,20 +17,20 @@ from typing import Any
 
 from penstock.cache import Reader, Writer, canonical, decode_key, is_long, seal, stored_key
 from penstock.mapreduce import (
-    Fed,
+    FeedChanges,
     IndexReduce,
     RowState,
     TreeReduce,
     UserGroup,
     ViewNode,
     Writes,
-    behind_db,
     group_of_node,
+    node_log_db,
     nodes_db,
     same_result,
 )
 from penstock.recovery.repair.rebuilt_view import Shadow
-from penstock.recovery.repair.stored_view import UNREADABLE, Item, Side
+from penstock.recovery.repair.stored_view import UNREADABLE, Item, StoredView
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT
 
@@ -38,7 +38,7 @@ _CHUNK = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedGroup:
     """A group that was replaced, the key of its row, and the number of its partition."""
 
     key: bytes
@@ -46,7 +46,7 @@ class Replaced:
     place: int = 0
 
 
-class Mender:
+class GroupReplacement:
     """One view and its shadow."""
 
     def __init__(self, shadow: Shadow) -> None:
@@ -56,8 +56,8 @@ class Mender:
         self._number = shadow.node.number
         self._wholes = {stored_key(group): group for group in shadow.asked or ()}
 
-    def _side(self, reader: Reader) -> Side:
-        return Side(self._reduce, self._number, reader)
+    def _side(self, reader: Reader) -> StoredView:
+        return StoredView(self._reduce, self._number, reader)
 
     # -- what differs
 
@@ -76,7 +76,7 @@ class Mender:
                 return sorted({key for group in self._shadow.asked for key in _entries(here, there, group)})
             return [key for key in sorted(self._wholes) if self._differs(here, there, key)]
 
-    def _all(self, here: Side, there: Side) -> list[bytes]:
+    def _all(self, here: StoredView, there: StoredView) -> list[bytes]:
         """Return the keys of all groups that differ; with unreadable deferred nodes, also of all groups with nodes."""
         found: dict[bytes, None] = {}
         if here.void:
@@ -95,11 +95,11 @@ class Mender:
                 other = next(wanted, None)
         return sorted(found)
 
-    def _differs(self, here: Side, there: Side, key: bytes) -> bool:
+    def _differs(self, here: StoredView, there: StoredView, key: bytes) -> bool:
         pairs = zip_longest(here.group(key), there.group(key))
         return any(one != other for one, other in pairs) and not self._excused(here, there, key)
 
-    def _excused(self, here: Side, there: Side, key: bytes) -> bool:
+    def _excused(self, here: StoredView, there: StoredView, key: bytes) -> bool:
         """Return True if a held group differs only in state that depends on how its reducer failed."""
         old, new = here.state(key), there.state(key)
         if old is None or new is None or old.held is None or new.held is None:
@@ -115,7 +115,7 @@ class Mender:
         steady = [None if isinstance(cell, UserGroup) else spill for cell, spill in zip(cells, spills, strict=True)]
         return [state.n, state.lanes, steady, state.items, state.values, state.whole]
 
-    def described(self, reader: Reader, keys: Sequence[bytes]) -> list[Replaced]:
+    def described(self, reader: Reader, keys: Sequence[bytes]) -> list[ReplacedGroup]:
         """Return the replacements that a repair of these groups would make in this snapshot."""
         with self._shadow.store.read() as made:
             here, there = self._side(reader), self._side(made)
@@ -128,7 +128,9 @@ class Mender:
 
     # -- mending
 
-    def mend(self, writer: Writer, view: ViewNode, keys: Iterable[bytes], writes: Writes) -> list[Replaced]:
+    def replace_groups(
+        self, writer: Writer, view: ViewNode, keys: Iterable[bytes], writes: Writes
+    ) -> list[ReplacedGroup]:
         """Replace the groups that differ now. Before the call the shadow must reach the store's position."""
         self._shadow.flush()
         with self._shadow.store.read() as made:
@@ -145,14 +147,14 @@ class Mender:
         writes.after.append(view.reduce.forget)
         return out
 
-    def _write_behind(self, writer: Writer, reduce: TreeReduce, here: Side) -> None:
+    def _write_behind(self, writer: Writer, reduce: TreeReduce, here: StoredView) -> None:
         """Write the deferred nodes. If they are unreadable, delete them."""
         if here.void:
-            writer.clear(behind_db(self._number))
+            writer.clear(node_log_db(self._number))
         else:
-            reduce.read_behind(writer).write_all(writer, {})
+            reduce.read_node_log(writer).write_all(writer, {})
 
-    def _replace_nodes(self, writer: Writer, there: Side, key: bytes) -> None:
+    def _replace_nodes(self, writer: Writer, there: StoredView, key: bytes) -> None:
         db = nodes_db(self._number)
         while gone := [node for node, _, _ in islice(self._side_of(writer).nodes(key), _CHUNK)]:
             writer.delete_many(db, gone)
@@ -160,11 +162,11 @@ class Mender:
         while chunk := [(node, row) for node, _, row in islice(nodes, _CHUNK)]:
             writer.put_many(db, chunk)
 
-    def _side_of(self, writer: Writer) -> Side:
+    def _side_of(self, writer: Writer) -> StoredView:
         """Return the store's side after its deferred nodes are written."""
-        return Side(self._reduce, self._number, writer)
+        return StoredView(self._reduce, self._number, writer)
 
-    def _replace(self, here: Side, there: Side, key: bytes, writes: Writes) -> Replaced:
+    def _replace(self, here: StoredView, there: StoredView, key: bytes, writes: Writes) -> ReplacedGroup:
         """Replace the row of a group by the right one."""
         raw, wanted = here.row(key), there.row(key)
         old, new = here.state(key), there.state(key)
@@ -182,7 +184,7 @@ class Mender:
         whole = self._whole(key, old, new)
         if writes.feeding and wanted != raw:
             payloads = [None if s is None else self._payload(replace(s, items=None, values=None)) for s in (old, new)]
-            writes.fed.append(Fed(self._number, [whole], None, [[0, *payloads]]))
+            writes.fed.append(FeedChanges(self._number, [whole], None, [[0, *payloads]]))
         before, after = self._result(old), self._result(new)
         if raw is not None and old is None:
             what = Mended.UNREADABLE
@@ -191,7 +193,7 @@ class Mender:
         else:
             same = before is not ABSENT and after is not ABSENT and same_result(before, after)
             what = Mended.CONTENT if same else Mended.RESULT
-        return Replaced(key, Repaired(self._name, _group(whole), before, after, what))
+        return ReplacedGroup(key, Repaired(self._name, _group(whole), before, after, what))
 
     def _last_good(self, old: RowState | None) -> Any:
         """Return the last good result of a group on which its reducer fails now."""
@@ -221,7 +223,7 @@ class Mender:
         return next((whole for whole in wholes if stored_key(whole) == key), self._wholes.get(key, key))
 
 
-def _entries(here: Side, there: Side, group: bytes) -> Iterable[bytes]:
+def _entries(here: StoredView, there: StoredView, group: bytes) -> Iterable[bytes]:
     """Return the keys of a group's index rows that differ."""
     value = (decode_key(group),)
     one, other = dict(here.entries(value)), dict(there.entries(value))

@@ -1,7 +1,7 @@
 """A shadow: a view rebuilt from nothing in its own store, to compare its rows and nodes with the stored view.
 
-The engine's reducers build it from the contributions of the documents. `Heard` spools the contributions that arrive
-meanwhile, in memory while they are few, so that the shadow can catch up. A partitioned store has one shadow per
+The engine's reducers build it from the contributions of the documents. `RebuildListener` spools the contributions that
+arrive meanwhile, in memory while they are few, so that the shadow can catch up. A partitioned store has one shadow per
 partition, with the groups that the partition owns. Invariants:
 
 - the shadow of a right view has the same rows and nodes, byte for byte;
@@ -23,15 +23,15 @@ from penstock.mapreduce import (
     Contributions,
     Delta,
     Groups,
+    KeyRanges,
     Part,
-    Ranges,
     ReduceNode,
     Spaces,
     TreeReduce,
     ViewNode,
     Writes,
-    behind_db,
     negated,
+    node_log_db,
     side_data,
     side_of,
 )
@@ -141,10 +141,10 @@ class Shadow(Dictionaries):
         if not isinstance(reduce, TreeReduce):
             return
         with self.store.read() as reader:
-            behind = reader.count(behind_db(self.node.number))
+            behind = reader.count(node_log_db(self.node.number))
         if behind:
             with self.store.write() as writer:
-                reduce.read_behind(writer).write_all(writer, {})
+                reduce.read_node_log(writer).write_all(writer, {})
             reduce.forget()
 
 
@@ -155,7 +155,7 @@ class Shadows(Dictionaries):
     """
 
     def __init__(
-        self, view: View, number: int, stores: Sequence[Store], asked: Sequence[bytes] | None, ranges: Ranges
+        self, view: View, number: int, stores: Sequence[Store], asked: Sequence[bytes] | None, ranges: KeyRanges
     ) -> None:
         super().__init__(view, number, asked)
         self._ranges = ranges
@@ -173,7 +173,7 @@ class Shadows(Dictionaries):
         self.bound(self._bytes)
 
 
-class Heard:
+class RebuildListener:
     """The contributions that arrive while a shadow is built, for all groups or the `asked` ones.
 
     If `lost` is set, some may be missing, and the shadow must be rebuilt.
@@ -231,7 +231,7 @@ class Heard:
 
 
 @contextmanager
-def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Iterator[Heard]:
+def hearing(fields: Sequence[Path | None], asked: Sequence[bytes] | None) -> Iterator[RebuildListener]:
     """Open a spool for the contributions to a view with these columns, for all groups or the `asked` ones."""
     with SpooledTemporaryFile(max_size=_SPOOL) as spool:
-        yield Heard(fields, asked, spool)
+        yield RebuildListener(fields, asked, spool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import PenstockError
 
-__all__ = ["Again", "NotComplete", "Unreadable"]
+__all__ = ["NotComplete", "RebuildIncomplete", "Unreadable"]
 
 
 class NotComplete(PenstockError):
@@ -34,5 +34,5 @@ class Unreadable(Exception):
         self.keys = keys
 
 
-class Again(Exception):
+class RebuildIncomplete(Exception):
     """A signal: the spool of arriving contributions is incomplete."""

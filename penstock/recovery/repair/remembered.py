@@ -21,7 +21,7 @@ from penstock.mapreduce import (
 )
 from penstock.views import ABSENT
 
-__all__ = ["forget", "gone_of", "remembered", "shown_of"]
+__all__ = ["forget", "gone_of", "remembered_emission", "results_of_groups"]
 
 
 def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes) -> None:
@@ -41,7 +41,7 @@ def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes
     if isinstance(node.mapper, FieldMapper):
         whose = SourceKeys.of_encoded([whole for whole, _, _ in held.values()])
         who = (whose, np.arange(len(held))) if node.keeps else None
-        gone = node.told_pairs([pairs for _, _, pairs in held.values()], who)
+        gone = node.pair_contributions([pairs for _, _, pairs in held.values()], who)
         node.advance(reader, gone.take(np.zeros(0, np.int64)), gone, writes)
     node.write_holds([], list(held), set(held), writes)
 
@@ -64,12 +64,12 @@ def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes,
     return [key for key, is_there in zip(keys, there, strict=True) if not is_there]
 
 
-def remembered(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
+def remembered_emission(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:
     """Return a chained view's remembered emission of one parent row, or None."""
     return node.remembered(reader, Groups()).last(key, key)
 
 
-def shown_of(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:
+def results_of_groups(reader: Reader, node: ViewNode, groups: Sequence[bytes]) -> dict[bytes, Any]:
     """Return the results that a view shows for groups; ABSENT without a row."""
     rows = reader.get_many(node.reduce.db, [stored_key(group) for group in groups])
     codec, out = node.reduce.codec, dict[bytes, Any]()

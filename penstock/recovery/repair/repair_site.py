@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.cache import MemoryStore, Store, StoreDamaged, Writer, is_long, read_mark
 from penstock.core import Catalog, Passed, Snapshot
-from penstock.mapreduce import Contributions, Fed, IndexReduce, ViewNode, Writes
-from penstock.recovery.repair.document_scan import Scan
-from penstock.recovery.repair.group_replacement import Mender, Replaced
-from penstock.recovery.repair.rebuilt_view import Dictionaries, Heard, Shadow, hearing
-from penstock.recovery.repair.refusal import Again, Unreadable
-from penstock.recovery.repair.repair_steps import STEP, Steps, changes_of, take_step
+from penstock.mapreduce import Contributions, FeedChanges, IndexReduce, ViewNode, Writes
+from penstock.recovery.repair.document_scan import DocumentScan
+from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
+from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, hearing
+from penstock.recovery.repair.refusal import RebuildIncomplete, Unreadable
+from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.scratch_store import folder_store
 from penstock.recovery.repair_report import Repaired
 from penstock.views import App, Progress, Table, View
@@ -31,18 +31,18 @@ from penstock.views import App, Progress, Table, View
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["IN_MEMORY", "Compared", "OneSite", "Site", "scanned"]
+__all__ = ["IN_MEMORY", "OneSite", "Site", "ViewComparison", "scanned"]
 
 IN_MEMORY = 100_000
 """Up to this number of documents the shadow is kept in memory."""
 
 
 @dataclass(slots=True)
-class Compared:
+class ViewComparison:
     """The outcome of a comparison: the report, and the groups that are, or would be, replaced."""
 
     said: list[Repaired] = field(default_factory=list)
-    replaced: list[Replaced] = field(default_factory=list)
+    replaced: list[ReplacedGroup] = field(default_factory=list)
     void: bool = False  # deferred nodes are unreadable
 
     @property
@@ -87,7 +87,9 @@ class Site(Protocol):
         """Return the place that owns a key."""
         ...
 
-    def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
+    def compared(
+        self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
+    ) -> ViewComparison:
         """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         ...
 
@@ -107,8 +109,8 @@ class OneSite:
         self._core = core
         self._lock = lock
         self._path = path
-        self._fed: list[Fed] = []
-        self._steps = Steps(core, lock, self._fed)
+        self._fed: list[FeedChanges] = []
+        self._steps = RepairSteps(core, lock, self._fed)
 
     @property
     def app(self) -> App:
@@ -160,27 +162,29 @@ class OneSite:
         with folder_store(self._path) as store:
             yield store
 
-    def compared(self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None) -> Compared:
+    def compared(
+        self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
+    ) -> ViewComparison:
         """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         definition, number = self._core.views[name].view, self._core.views[name].number
         with self.scratch(definition.table) as store:
             shadow = Shadow(definition, number, store, asked)
             with hearing(shadow.fields, asked) as heard, self._watched(name, heard if fix else None) as snap:
-                mender = Mender(shadow)
+                mender = GroupReplacement(shadow)
                 if asked is None or mender.readable(snap.reader()):
                     scanned(snap, self.views, shadow, shadow.add, progress)
                     wrong = mender.differing(snap.reader())
                     if not fix:
-                        return _said(mender.described(snap.reader(), wrong))
+                        return _comparison_text(mender.described(snap.reader(), wrong))
                     readable = mender.readable(snap.reader())
                     snap.close()
                     if readable and not wrong:
-                        return Compared()
-                    return _said(self._replaced(name, shadow, heard, mender, wrong))
+                        return ViewComparison()
+                    return _comparison_text(self._replaced(name, shadow, heard, mender, wrong))
         return self.compared(name, None, fix, progress)
 
     @contextmanager
-    def _watched(self, name: str, heard: Heard | None) -> Iterator[Snapshot]:
+    def _watched(self, name: str, heard: RebuildListener | None) -> Iterator[Snapshot]:
         """Open a snapshot. From then on spool the contributions that arrive."""
         source = self._core.views[name].view.source
         with self._lock:
@@ -197,26 +201,30 @@ class OneSite:
             with self._lock:
                 self._core.watch(name, None)
 
-    def _replaced(self, name: str, shadow: Shadow, heard: Heard, mender: Mender, wrong: list[bytes]) -> list[Replaced]:
+    def _replaced(
+        self, name: str, shadow: Shadow, heard: RebuildListener, mender: GroupReplacement, wrong: list[bytes]
+    ) -> list[ReplacedGroup]:
         keyed = not isinstance(shadow.node.reduce, IndexReduce) and not any(map(is_long, wrong))
         wanted = frozenset(wrong) if keyed else None
-        out: list[Replaced] = []
+        out: list[ReplacedGroup] = []
 
         def catch_up() -> None:
             if heard.lost:
-                raise Again
+                raise RebuildIncomplete
             try:
                 for told in heard.drain():
                     shadow.hear(told, wanted)
             except (StoreDamaged, AssertionError) as damage:
-                raise Again from damage  # the writer's caches have data that the store lacks
+                raise RebuildIncomplete from damage  # the writer's caches have data that the store lacks
 
         catch_up()
         for a in range(0, max(len(wrong), 1), STEP):
 
-            def step(writer: Writer, writes: Writes, part: Sequence[bytes] = wrong[a : a + STEP]) -> list[Replaced]:
+            def step(
+                writer: Writer, writes: Writes, part: Sequence[bytes] = wrong[a : a + STEP]
+            ) -> list[ReplacedGroup]:
                 catch_up()
-                return mender.mend(writer, self._core.views[name], part, writes)
+                return mender.replace_groups(writer, self._core.views[name], part, writes)
 
             with self._lock:
                 out += self._core.amend(step)
@@ -234,7 +242,7 @@ def scanned(
     source, passed = names.view.source, Passed(len(snap.parts), progress)
     unreadable: list[bytes] = []
     for i, part in enumerate(snap.parts):
-        scan = Scan(names.node, lambda: names.spaces, names.most, part.reader(), snap.reader(), passed.of(i))
+        scan = DocumentScan(names.node, lambda: names.spaces, names.most, part.reader(), snap.reader(), passed.of(i))
         if isinstance(source, Table):
             found = scan.of_table(source, part.log(source.name))
         else:
@@ -246,5 +254,5 @@ def scanned(
         raise Unreadable(unreadable)
 
 
-def _said(replaced: list[Replaced]) -> Compared:
-    return Compared([one.repaired for one in replaced], replaced)
+def _comparison_text(replaced: list[ReplacedGroup]) -> ViewComparison:
+    return ViewComparison([one.repaired for one in replaced], replaced)

@@ -12,34 +12,34 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Digest, LmdbWriter, Store, Writer, decode_key, decode_keys, open_lmdb, reindex
-from penstock.core import Snapshot, forget_reindexed, note_reindexed
-from penstock.gateway import retell
+from penstock.core import Snapshot, forget_reindexed, mark_reindexed
+from penstock.gateway import refresh_documents
 from penstock.generations import refill_step
-from penstock.mapreduce import Fed, RowDelta, RowReading, Writes, fed_told, same_result
-from penstock.recovery.quarantine.entries import Wanted
-from penstock.recovery.quarantine.retry_drop import Foreign, Releasing
-from penstock.recovery.repair.emission_repair import relearn, relearn_untold
-from penstock.recovery.repair.fresh_map import Mapping, same_pairs
-from penstock.recovery.repair.group_replacement import Mender
+from penstock.mapreduce import FeedChanges, RowDelta, RowReading, Writes, result_changes, same_result
+from penstock.recovery.quarantine.entries import EntryFilter
+from penstock.recovery.quarantine.retry_drop import Foreign, OneStoreRetries
+from penstock.recovery.repair.emission_repair import repair_emissions, repair_missing_emissions
+from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
+from penstock.recovery.repair.group_replacement import GroupReplacement
 from penstock.recovery.repair.rebuilt_view import Shadow
-from penstock.recovery.repair.remembered import forget, gone_of, remembered
+from penstock.recovery.repair.remembered import forget, gone_of, remembered_emission
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Row
 
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["STEP", "Steps", "changes_of", "take_step"]
+__all__ = ["STEP", "RepairSteps", "changes_of", "take_step"]
 
 STEP = 64
 """The largest number of groups, rows or documents of one step."""
 
 
-class Steps:
+class RepairSteps:
     """Steps of one store, whose writer uses this lock; `foreign` finds records that other partitions own."""
 
     def __init__(
-        self, core: Core, lock: AbstractContextManager[Any], fed: list[Fed], foreign: Foreign | None = None
+        self, core: Core, lock: AbstractContextManager[Any], fed: list[FeedChanges], foreign: Foreign | None = None
     ) -> None:
         self._foreign = foreign
         self._core = core
@@ -48,7 +48,7 @@ class Steps:
 
     # -- groups
 
-    def mend(
+    def replace_groups(
         self,
         view: str,
         there: Store | str,
@@ -66,8 +66,8 @@ class Steps:
             if {other: number for other, (_, number) in self._core.state.taken.items()} != dict(taken):
                 return False
             node = self._core.views[view]
-            mender = Mender(Shadow(node.view, node.number, store, wholes))
-            self._core.amend(lambda writer, writes: mender.mend(writer, self._core.views[view], keys, writes))
+            mender = GroupReplacement(Shadow(node.view, node.number, store, wholes))
+            self._core.amend(lambda writer, writes: mender.replace_groups(writer, self._core.views[view], keys, writes))
         return True
 
     def rows_anew(self, view: str) -> None:
@@ -78,14 +78,16 @@ class Steps:
 
     # -- what is remembered
 
-    def relearn(self, view: str) -> list[list[Any]]:
+    def repair_emissions(self, view: str) -> list[list[Any]]:
         """Replace damaged remembered rows of a view. Return the place and affected groups of each."""
-        return [[one.where, list(one.groups)] for one in relearn(self._core, view, self._amend, self.read_anew)]
+        return [
+            [one.where, list(one.groups)] for one in repair_emissions(self._core, view, self._amend, self.read_anew)
+        ]
 
-    def relearn_untold(self, view: str, start: int) -> list[Any]:
+    def repair_missing_emissions(self, view: str, start: int) -> list[Any]:
         """Map documents without remembered emission, from a record on. Return the next record and the written rows."""
         with self._lock:
-            following, learnt = relearn_untold(self._core, view, start, self._amend)
+            following, learnt = repair_missing_emissions(self._core, view, start, self._amend)
             self._core.forget()
         return [following, [[one.where, list(one.groups)] for one in learnt]]
 
@@ -103,7 +105,7 @@ class Steps:
 
         self._amend(step)
 
-    def retell_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    def refresh_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Map changed parent rows again, if the view holds them or their remembered emissions differ.
 
         They are named by their keys and by the encodings of their groups.
@@ -111,12 +113,12 @@ class Steps:
 
         def step(writer: Writer, writes: Writes) -> None:
             node = self._core.views[view]
-            mapping, deltas = Mapping(node.view), list[RowDelta]()
+            mapping, deltas = FreshMap(node.view), list[RowDelta]()
             source = self._core.views[node.view.source.name].reduce
             held = node.read_holds(writer, [key for key, _ in rows])
             for key, whole in rows:
                 group, raw = decode_key(whole), writer.get_many(source.db, [key])[0]
-                told = remembered(writer, node, key)
+                told = remembered_emission(writer, node, key)
                 if raw is None:
                     forget(node, [key] if told is not None else [], writer, writes)
                     continue
@@ -132,17 +134,20 @@ class Steps:
 
     # -- documents
 
-    def retell(self, table: str, keys: Sequence[bytes]) -> None:
+    def refresh_documents(self, table: str, keys: Sequence[bytes]) -> None:
         """Restate these documents, given by the encodings of their keys, in the views on a table."""
         named = list(map(decode_key, keys))
-        self._amend(lambda writer, writes: retell(self._core.tables[table], writer, named, writes))
+        self._amend(lambda writer, writes: refresh_documents(self._core.tables[table], writer, named, writes))
 
     def release(self, do: str, wanted: dict[str, Any]) -> list[Any]:
         """Retry or drop records and documents of a partition. Return the outcome and the number of entries.
 
         If they were selected by id, return also the ids that exist.
         """
-        releasing, asked = Releasing(self._core, self._lock, None, foreign=self._foreign), Wanted.of(**wanted)
+        releasing, asked = (
+            OneStoreRetries(self._core, self._lock, None, foreign=self._foreign),
+            EntryFilter.of(**wanted),
+        )
         settled = releasing.retry(asked) if do == "retry" else releasing.drop(asked)
         found = releasing.found
         return [settled.data(), len(found), [] if asked.ids is None else sorted(found)]
@@ -174,7 +179,7 @@ class Steps:
             node = self._core.tables[table]
             with self._core.store.write() as writer:
                 reindex(writer, node.number, node.table.has_ts)
-                note_reindexed(writer, node.number)
+                mark_reindexed(writer, node.number)
             self._core.forget()
 
     def retold(self, table: str) -> None:
@@ -200,36 +205,36 @@ class Steps:
 
 
 _STEPS: dict[str, Callable[..., Any]] = {
-    "mend": Steps.mend,
-    "rows_anew": Steps.rows_anew,
-    "relearn": Steps.relearn,
-    "relearn_untold": Steps.relearn_untold,
-    "forget": Steps.forget,
-    "retell_rows": Steps.retell_rows,
-    "retell": Steps.retell,
-    "release": Steps.release,
-    "complete": Steps.complete,
-    "count": Steps.count,
-    "refill": Steps.refill,
-    "reindex": Steps.reindex,
-    "retold": Steps.retold,
-    "read_anew": Steps.read_anew,
+    "mend": RepairSteps.replace_groups,
+    "rows_anew": RepairSteps.rows_anew,
+    "relearn": RepairSteps.repair_emissions,
+    "repair_missing_emissions": RepairSteps.repair_missing_emissions,
+    "forget": RepairSteps.forget,
+    "refresh_rows": RepairSteps.refresh_rows,
+    "refresh_documents": RepairSteps.refresh_documents,
+    "release": RepairSteps.release,
+    "complete": RepairSteps.complete,
+    "count": RepairSteps.count,
+    "refill": RepairSteps.refill,
+    "reindex": RepairSteps.reindex,
+    "retold": RepairSteps.retold,
+    "read_anew": RepairSteps.read_anew,
 }
 
 
-def take_step(steps: Steps, do: str, *what: Any) -> Any:
+def take_step(steps: RepairSteps, do: str, *what: Any) -> Any:
     """Run a step by its name."""
     return _STEPS[do](steps, *what)
 
 
-def changes_of(core: Core, fed: Sequence[Fed]) -> list[Repaired]:
+def changes_of(core: Core, fed: Sequence[FeedChanges]) -> list[Repaired]:
     """Convert entries of the feed to repairs."""
     by_number = {node.number: node for node in core.views.values()}
     out: list[Repaired] = []
     for part in fed:
         node = by_number[part.view]
         codec: RowReading = node.reduce.codec
-        told = fed_told(part, codec)
+        told = result_changes(part, codec)
         for group, old, new in zip(decode_keys(told.groups), told.old, told.new, strict=True):
             same = old is not ABSENT and new is not ABSENT and same_result(old, new)
             what = Mended.CONTENT if same else Mended.RESULT

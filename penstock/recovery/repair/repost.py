@@ -19,21 +19,21 @@ from penstock.cache import KeyKind, KeyTooLong, PenstockError, RecordError, enco
 from penstock.core import line_of
 from penstock.gateway import key_value
 from penstock.mapreduce import FunctionMapper, Pairs
-from penstock.recovery.repair.fresh_map import Mapping, same_pairs
+from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
 from penstock.recovery.repair.repair_steps import STEP
-from penstock.recovery.repair.restatement import Repair
+from penstock.recovery.repair.restatement import Restatement
 from penstock.views import Merge, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedValue:
     """A posted value and its key."""
 
     key: Any
     fields: dict[str, Any]
 
 
-def posted(table: Table, doc: Any) -> Posted:
+def posted(table: Table, doc: Any) -> PostedValue:
     """Parse a posted value. Raise RecordError if it can't have been a document of this table."""
     try:
         fields = received_document(line_of(doc))
@@ -50,17 +50,17 @@ def posted(table: Table, doc: Any) -> Posted:
         encode_key(key)
     except (KeyKind, KeyTooLong) as error:
         raise RecordError(f"no key in field {named}: {error}") from None
-    return Posted(key, fields)
+    return PostedValue(key, fields)
 
 
-class Reposting:
+class Repost:
     """Reposts to tables of one store."""
 
-    def __init__(self, repair: Repair) -> None:
+    def __init__(self, repair: Restatement) -> None:
         self._site = repair.site
         self._repair = repair
 
-    def repost(self, table: str, values: Sequence[Posted]) -> None:
+    def repost(self, table: str, values: Sequence[PostedValue]) -> None:
         """Repair all groups to which these values of a table, and their documents, may contribute."""
         asked, again = self._look(table, values)
         for view, groups in asked.items():
@@ -70,7 +70,7 @@ class Reposting:
             where.setdefault(self._site.owner(key), []).append(key)
         for place, keys in where.items():
             for a in range(0, len(keys), STEP):
-                self._repair.step(place, "retell", table, keys[a : a + STEP])
+                self._repair.step(place, "refresh_documents", table, keys[a : a + STEP])
 
     def restate(self, table: str, keys: Sequence[Any]) -> None:
         """Repair the groups of the remembered emissions of the documents with these keys."""
@@ -83,12 +83,12 @@ class Reposting:
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
 
-    def _look(self, table: str, values: Sequence[Posted]) -> tuple[dict[str, set[bytes]], list[bytes]]:
+    def _look(self, table: str, values: Sequence[PostedValue]) -> tuple[dict[str, set[bytes]], list[bytes]]:
         """Return the groups to repair by view, and the keys of documents to restate."""
         patched = self._site.app.table_of(table).merge is Merge.PATCH
         views = [view for view in self._site.views.values() if view.view.source.name == table]
         asked: dict[str, set[bytes]] = {view.name: set() for view in views}
-        mappings = {view.name: Mapping(view.view) for view in views}
+        mappings = {view.name: FreshMap(view.view) for view in views}
         done = {view.name for view in views if view.building is None}
         functions = {view.name for view in views if isinstance(view.mapper, FunctionMapper)}
         again: dict[bytes, None] = {}

@@ -15,12 +15,12 @@ from typing import Any
 
 from penstock.cache import PenstockError, StoreDamaged, decode_key, encode_key, is_long
 from penstock.core import is_reindexed
-from penstock.mapreduce import FunctionMapper, ViewNode, held_db, told_db
-from penstock.recovery.repair.emission_repair import Learnt, damaged_rows, remembered_in
-from penstock.recovery.repair.fresh_map import Mapping
-from penstock.recovery.repair.group_replacement import Replaced
-from penstock.recovery.repair.refusal import Again, NotComplete, Unreadable
-from penstock.recovery.repair.remembered import gone_of, remembered, shown_of
+from penstock.mapreduce import FunctionMapper, ViewNode, emissions_db, held_db
+from penstock.recovery.repair.emission_repair import RepairedEmission, damaged_rows, remembered_in
+from penstock.recovery.repair.fresh_map import FreshMap
+from penstock.recovery.repair.group_replacement import ReplacedGroup
+from penstock.recovery.repair.refusal import NotComplete, RebuildIncomplete, Unreadable
+from penstock.recovery.repair.remembered import gone_of, remembered_emission, results_of_groups
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
 from penstock.recovery.repair_report import Mended, Repaired
@@ -34,7 +34,7 @@ _SHOWN = (Mended.RESULT, Mended.UNREADABLE)  # faults that change the rows that 
 Found = dict[tuple[str, bytes], Repaired]
 
 
-class Repair:
+class Restatement:
     """Repairs of one store."""
 
     def __init__(self, site: Site, progress: Progress | None, fix: bool = True) -> None:
@@ -45,7 +45,9 @@ class Repair:
         self._wrong_rows: set[str] = set()  # views whose results are wrong and stay so
         self._progress = progress
         self._found: Found = {}
-        self._learnt: dict[str, list[Learnt]] = {}  # rows that were replaced, of views still to be repaired
+        self._repaired_emissions: dict[
+            str, list[RepairedEmission]
+        ] = {}  # rows that were replaced, of views still to be repaired
 
     def found(self) -> list[Repaired]:
         """Return the repairs, one for each group."""
@@ -68,7 +70,7 @@ class Repair:
         for _ in range(_ATTEMPTS):
             try:
                 if distinct is None and self.fix:
-                    self.relearn(name)
+                    self.repair_emissions(name)
                 compared = self.site.compared(name, distinct, self.fix, self._progress)
                 break
             except StoreDamaged as damage:
@@ -82,7 +84,7 @@ class Repair:
                     return
                 source = self.site.views[name].view.source.name
                 self.view(source, None if any(map(is_long, damage.keys)) else damage.keys)
-            except Again:
+            except RebuildIncomplete:
                 self._read_anew()
         else:
             raise PenstockError(
@@ -91,7 +93,7 @@ class Repair:
             )
         replaced = compared.replaced
         self.note(compared.said)
-        self._note_learnt(name)
+        self._mark_repaired(name)
         if not self.fix:
             self._wrong_rows |= {one.repaired.view for one in replaced if one.repaired.what in _SHOWN}
             return
@@ -125,7 +127,7 @@ class Repair:
         self.note(changed)
         return out
 
-    def relearn(self, name: str) -> None:
+    def repair_emissions(self, name: str) -> None:
         """Replace damaged rows of a view's remembered emissions; the caller repairs the view afterwards."""
         if self.site.views[name].building is not None:
             return
@@ -133,18 +135,20 @@ class Repair:
             wrong = [i for i, part in enumerate(snap.parts) if any(damaged_rows(part.reader(), self.site.views[name]))]
         for place in wrong:
             for where, groups in self.step(place, "relearn", name):
-                self._learnt.setdefault(name, []).append(Learnt(where, groups))
+                self._repaired_emissions.setdefault(name, []).append(RepairedEmission(where, groups))
         node = self.site.views[name]
         if isinstance(node.mapper, FunctionMapper) and not node.chained:
             for place in self.reindexed(node.view.source.name):
-                self._relearn_untold(name, place)
+                self._repair_missing_emissions(name, place)
 
-    def _relearn_untold(self, name: str, place: int) -> None:
+    def _repair_missing_emissions(self, name: str, place: int) -> None:
         """Map the documents that a function view missed while the index had lost them."""
         start: int | None = 0
         while start is not None:
-            start, learnt = self.step(place, "relearn_untold", name, start)
-            self._learnt.setdefault(name, []).extend(Learnt(where, groups) for where, groups in learnt)
+            start, learnt = self.step(place, "repair_missing_emissions", name, start)
+            self._repaired_emissions.setdefault(name, []).extend(
+                RepairedEmission(where, groups) for where, groups in learnt
+            )
 
     def reindexed(self, table: str) -> list[int]:
         """Return the places where a table's index was rebuilt and views may still lack documents."""
@@ -152,15 +156,15 @@ class Repair:
             number = snap.schema.tables[table].number
             return [place for place, part in enumerate(snap.parts) if is_reindexed(part.reader(), number)]
 
-    def _note_learnt(self, name: str) -> None:
-        learnt = self._learnt.pop(name, [])
+    def _mark_repaired(self, name: str) -> None:
+        learnt = self._repaired_emissions.pop(name, [])
         self.anew += [one.where for one in learnt]
         if any(not one.groups for one in learnt):
             self.note([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
         groups = sorted({group for one in learnt for group in one.groups})
         if groups:
             with self.site.snapshot() as snap:
-                results = shown_of(snap.reader(), self.site.views[name], groups)
+                results = results_of_groups(snap.reader(), self.site.views[name], groups)
             self.note([Repaired(name, decode_key(g), r, r, Mended.REMEMBERED) for g, r in results.items()])
 
     def _read_anew(self) -> None:
@@ -169,10 +173,10 @@ class Repair:
 
     # -- the views on it
 
-    def _follow(self, name: str, moved: Sequence[Replaced]) -> None:
+    def _follow(self, name: str, moved: Sequence[ReplacedGroup]) -> None:
         """Repair a chained view after rows of its parent view changed."""
         node = self.site.views[name]
-        mapping = Mapping(node.view)
+        mapping = FreshMap(node.view)
         asked: set[bytes] | None = None
         if len(moved) <= _MANY:
             asked = mapping.groups(
@@ -184,9 +188,9 @@ class Repair:
         for place in sorted({one.place for one in again}):
             rows = [(one.key, encode_key(one.repaired.group)) for one in again if one.place == place]
             for a in range(0, len(rows), STEP):
-                self.step(place, "retell_rows", name, rows[a : a + STEP])
+                self.step(place, "refresh_rows", name, rows[a : a + STEP])
 
-    def _held(self, node: ViewNode, moved: Sequence[Replaced]) -> list[Replaced]:
+    def _held(self, node: ViewNode, moved: Sequence[ReplacedGroup]) -> list[ReplacedGroup]:
         """Return the changed rows that a view holds."""
         with self.site.snapshot() as snap:
             held: set[tuple[int, bytes]] = set()
@@ -196,12 +200,12 @@ class Repair:
                 held.update((place, key) for key, row in zip(keys, rows, strict=True) if row is not None)
             return [one for one in moved if (one.place, one.key) in held]
 
-    def _with_remembered(self, node: ViewNode, moved: Sequence[Replaced], asked: set[bytes]) -> set[bytes] | None:
+    def _with_remembered(self, node: ViewNode, moved: Sequence[ReplacedGroup], asked: set[bytes]) -> set[bytes] | None:
         """Add the groups of the remembered emissions of changed rows. Return None if these are damaged."""
         try:
             with self.site.snapshot() as snap:
                 readers = [part.reader() for part in snap.parts]
-                told = (remembered(readers[one.place], node, one.key) or () for one in moved)
+                told = (remembered_emission(readers[one.place], node, one.key) or () for one in moved)
                 return asked.union(group for own in told for group, _ in own)
         except StoreDamaged:
             return None
@@ -211,7 +215,7 @@ class Repair:
         node = self.site.views[name]
         dbs = [held_db(node.number)]
         if node.chained and isinstance(node.mapper, FunctionMapper):
-            dbs.append(told_db(node.number))
+            dbs.append(emissions_db(node.number))
         for place, db in product(range(self.site.places), dbs):
             start: bytes | None = b""
             while start is not None:
@@ -224,6 +228,6 @@ class Repair:
                     self.step(place, "forget", name, db, gone[a : a + STEP])
 
 
-def _row(one: Replaced, old: bool) -> Row | None:
+def _row(one: ReplacedGroup, old: bool) -> Row | None:
     result = one.repaired.old if old else one.repaired.new
     return None if result is ABSENT else Row(one.repaired.group, result)

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.cache import Store, make_folder, open_lmdb, sweep_folder
+from penstock.cache import Store, delete_marked_folder, make_folder, open_lmdb
 
 __all__ = ["folder_store", "scratch_folder"]
 
@@ -24,13 +24,13 @@ def scratch_folder(path: str) -> Iterator[str]:
     """Make an empty folder within this one; only one repair runs at a time."""
     for name in os.listdir(path):
         if name.startswith(_NAMED):
-            sweep_folder(os.path.join(path, name))
+            delete_marked_folder(os.path.join(path, name))
     folder = os.path.join(path, _NAMED + secrets.token_hex(4))
     make_folder(folder)
     try:
         yield folder
     finally:
-        sweep_folder(folder)
+        delete_marked_folder(folder)
 
 
 @contextmanager

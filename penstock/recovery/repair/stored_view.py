@@ -21,23 +21,23 @@ _HEAD = 368  # bytes of a long key's group that its stored key contains
 _PAST = b"\xff" * 40
 
 
-class Side:
+class StoredView:
     """One side of the comparison; `reduce` decodes its rows and names their database."""
 
     def __init__(self, reduce: Reduce, number: int, reader: Reader) -> None:
         self.reader = reader
         self._reduce = reduce
         self._number = number
-        self._behind: dict[bytes, Node | None] = {}
+        self._node_log: dict[bytes, Node | None] = {}
         self.void = False  # deferred nodes are unreadable
         if isinstance(reduce, TreeReduce):
             try:
-                self._behind = reduce.read_behind(reader).nodes
+                self._node_log = reduce.read_node_log(reader).nodes
             except UNREADABLE:
                 self.void = True
-        self._late: dict[bytes, list[bytes]] = {}
-        for node in sorted(self._behind):
-            self._late.setdefault(group_of_node(node), []).append(node)
+        self._deferred: dict[bytes, list[bytes]] = {}
+        for node in sorted(self._node_log):
+            self._deferred.setdefault(group_of_node(node), []).append(node)
 
     def row(self, key: bytes) -> bytes | None:
         """Return the row of a group."""
@@ -60,8 +60,8 @@ class Side:
         rows = ((key, 0, row) for key, row in self.reader.scan(self._reduce.db))
         if not isinstance(self._reduce, TreeReduce):
             return rows
-        late = self._sealed(sorted(self._behind))
-        early = ((key, 1, row) for key, row in self.reader.scan(nodes_db(self._number)) if key not in self._behind)
+        late = self._sealed(sorted(self._node_log))
+        early = ((key, 1, row) for key, row in self.reader.scan(nodes_db(self._number)) if key not in self._node_log)
         return merge(rows, early, late)
 
     def group(self, key: bytes) -> Iterator[Item]:
@@ -75,12 +75,12 @@ class Side:
         """Yield the nodes of one group, in order."""
         if not isinstance(self._reduce, TreeReduce):
             return
-        yield from merge(self._written(key, self._reduce), self._sealed(self._late.get(key, ())))
+        yield from merge(self._written(key, self._reduce), self._sealed(self._deferred.get(key, ())))
 
     def _sealed(self, behind: Sequence[bytes]) -> Iterator[Item]:
         """Yield deferred nodes in the form in which they would be written."""
         for key in behind:
-            node = self._behind[key]
+            node = self._node_log[key]
             if node is not None:
                 yield key, 1, seal(key, packed(node))
 
@@ -88,7 +88,7 @@ class Side:
         db = nodes_db(self._number)
         for trie in range(1 + len(reduce.value_trees)):
             for node, row in self.reader.scan(db, key + bytes([trie]), key + bytes([trie + 1])):
-                if node not in self._behind and group_of_node(node) == key:
+                if node not in self._node_log and group_of_node(node) == key:
                     yield node, 1, row
 
     def entries(self, group: tuple[object]) -> Iterator[tuple[bytes, bytes]]:

@@ -1,8 +1,8 @@
 """Process the documents of one bucket: winning versions, the segment, and contributions to the views on the table.
 
 The engine's own node of the table takes all records of the bucket as one batch, in their order, in an empty store.
-`Listener` nodes collect the contributions for its views. So versions, rejections, holds and remembered emissions are
-those of the engine for the same records. Invariants:
+`ListeningView` nodes collect the contributions for its views. So versions, rejections, holds and remembered emissions
+are those of the engine for the same records. Invariants:
 
 - A bucket is one batch. So no document has an earlier emission, and a held document has no contribution.
 - Records of a source without order are sorted by their canonical bytes, deletions first. So the greater bytes win a
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import (
-    DocLog,
+    DocumentLog,
     Limits,
     MemoryStore,
     PenstockError,
@@ -33,15 +33,15 @@ from penstock.cache import (
     record_key,
     unpack,
 )
-from penstock.gateway import NUMBER, Deletion, Received, TableBatch, TableNode, stamps_of
-from penstock.mapreduce import FunctionMapper, Spaces, Writes, held_db, told_db
+from penstock.gateway import NUMBER, Deletion, ReceivedRecord, TableBatch, TableNode, stamps_of
+from penstock.mapreduce import FunctionMapper, Spaces, Writes, emissions_db, held_db
 from penstock.spark.backfill_job.contribution_blobs import sample_of, share_of
-from penstock.spark.backfill_job.listening_view import Listener
+from penstock.spark.backfill_job.listening_view import ListeningView
 from penstock.spark.backfill_job.row_frames import FrameKind, Frames
-from penstock.spark.task_messages import Bucket, Layout, Report
+from penstock.spark.task_messages import Bucket, JobPlan, TaskReport
 from penstock.views import FieldMap, Table, reach
 
-__all__ = ["REPORT", "Settling", "put_shares"]
+__all__ = ["REPORT", "BucketTask", "put_shares"]
 
 REPORT = "report binary"
 _bucket = msgspec.msgpack.Decoder(Bucket).decode
@@ -51,10 +51,10 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class BucketTask:
     """The task that turns the blobs of some buckets into reports. Each result is in the report's file."""
 
-    layout: Layout
+    layout: JobPlan
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the reports."""
@@ -65,7 +65,7 @@ class Settling:
             for number, blob in zip(batch.column("p").to_pylist(), batch.column("blob").to_pylist(), strict=True):
                 blobs.setdefault(number, []).append(blob)
         for number in sorted(blobs):
-            report = settled(self.layout, number, blobs.pop(number))
+            report = write_bucket(self.layout, number, blobs.pop(number))
             yield pa.RecordBatch.from_arrays([pa.array([_encode(report)], pa.binary())], names=["report"])
 
 
@@ -104,12 +104,12 @@ class _Records:
                 out.stamps[place] = self.stamps[i]
         return out
 
-    def received(self, i: int) -> Received:
+    def received(self, i: int) -> ReceivedRecord:
         """Return the received bytes of a record."""
         deletion = self.deletes.get(i)
         if deletion is not None:
-            return Received.of_key(deletion.key, deletion.ts)
-        return Received.of_line(self.lines[i], self.stamps.get(i))
+            return ReceivedRecord.of_key(deletion.key, deletion.ts)
+        return ReceivedRecord.of_line(self.lines[i], self.stamps.get(i))
 
 
 def _joined(parts: Sequence[bytes], dtype: Any) -> NDArray[Any]:
@@ -121,7 +121,7 @@ def _key(data: bytes) -> Any:
     return tuple(key) if isinstance(key, list) else key
 
 
-def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
+def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskReport:
     """Process the records of a bucket, and write the results to a file."""
     app = layout.app.app()
     table = app.table_of(layout.table_of(number))
@@ -132,11 +132,11 @@ def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
         order, ties = _by_bytes(records, order, table)
     spaces = Spaces()
     listeners = [
-        Listener(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
+        ListeningView(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
         for view in app.views()
         if view.source is table
     ]
-    log = DocLog(plan.number, table.has_ts, max(1, order.size), _COLUMNS)
+    log = DocumentLog(plan.number, table.has_ts, max(1, order.size), _COLUMNS)
     node = TableNode(table, plan.number, listeners, log, spaces, layout.seed)
     node.ts_kind = plan.ts_kind
     store, writes = MemoryStore(), Writes()
@@ -144,7 +144,7 @@ def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
         done = node.process(writer, records.batch(order), writes)
         writes.write(writer)
     path = os.path.join(layout.folder, f"documents-{number}")
-    report = Report(number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, notes=records.notes)
+    report = TaskReport(number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, notes=records.notes)
     with Frames(path) as frames, store.read() as reader:
         mark = read_mark(reader, plan.number)
         report.present, report.tombstones = mark.present, mark.tombstones
@@ -153,7 +153,7 @@ def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
             assert segment is not None, "a batch is one segment"
             frames.add(FrameKind.SEGMENT, table.name, [b""], [segment])
         for listener in listeners:
-            _told(frames, listener, reader, report)
+            _view_emissions(frames, listener, reader, report)
         rejects = [
             pack([int(records.major[i]), int(records.minor[i]), why, got.form.value, got.data, got.size, got.ts])
             for place, why in done.rejected.items()
@@ -165,16 +165,16 @@ def settled(layout: Layout, number: int, blobs: Sequence[bytes]) -> Report:
     return report
 
 
-def _told(frames: Frames, listener: Listener, reader: Any, report: Report) -> None:
+def _view_emissions(frames: Frames, listener: ListeningView, reader: Any, report: TaskReport) -> None:
     """Write the remembered emissions of a view, its contributions, and its held documents."""
     if isinstance(listener.mapper, FunctionMapper):
-        [row] = reader.get_many(told_db(listener.number), [record_key(0)])
+        [row] = reader.get_many(emissions_db(listener.number), [record_key(0)])
         if row is not None:
             frames.add(FrameKind.TOLD, listener.name, [b""], [row])
     put_shares(frames, [listener], reader, report)
 
 
-def put_shares(frames: Frames, listeners: Sequence[Listener], reader: Any, report: Report) -> None:
+def put_shares(frames: Frames, listeners: Sequence[ListeningView], reader: Any, report: TaskReport) -> None:
     """Write the contributions to views, and their held documents."""
     for listener in listeners:
         rows = list(reader.scan(held_db(listener.number)))

@@ -34,21 +34,21 @@ from penstock.cache import (
     Tell,
     beside,
     built_beside,
+    delete_marked_folder,
     make_folder,
     open_lmdb,
-    sweep_folder,
 )
-from penstock.engine import described, is_store, open_on, read_catalog, shipped, writer
+from penstock.engine import described, is_store, open_on, read_catalog, transferred, writer
 from penstock.mapreduce import rows_db
-from penstock.spark.backfill_job.bucket_documents import REPORT, Settling
+from penstock.spark.backfill_job.bucket_documents import REPORT, BucketTask
 from penstock.spark.backfill_job.contribution_blobs import bounds_of
-from penstock.spark.backfill_job.group_ranges import PARTS, Ranges, Reducing, Splitting
-from penstock.spark.backfill_job.key_buckets import SCHEMA, Taking
-from penstock.spark.backfill_job.store_filling import Filling
-from penstock.spark.backfill_job.table_inputs import Given, given_of
-from penstock.spark.job_progress import told_of
+from penstock.spark.backfill_job.group_ranges import PARTS, GroupRanges, RangeReduceTask, RangeSplitTask
+from penstock.spark.backfill_job.key_buckets import SCHEMA, IntakeTask
+from penstock.spark.backfill_job.store_filling import StoreFilling
+from penstock.spark.backfill_job.table_inputs import TableInput, table_input
+from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
-from penstock.spark.task_messages import Layout, Report, TablePlan
+from penstock.spark.task_messages import JobPlan, TablePlan, TaskReport
 from penstock.views import App, Position, Table, View
 
 __all__ = ["Backfilled", "backfill"]
@@ -56,7 +56,7 @@ __all__ = ["Backfilled", "backfill"]
 BUCKET = 4 << 20  # approximate bytes of records in a bucket
 _MOST_BITS = 12
 _RANGE = 1 << 18  # approximate contributions in a range
-_report = msgspec.msgpack.Decoder(Report).decode
+_report = msgspec.msgpack.Decoder(TaskReport).decode
 
 
 @dataclass(slots=True)
@@ -172,13 +172,13 @@ def _runs(staging: str, store: str) -> Iterator[str]:
     os.makedirs(staging, exist_ok=True)
     for name in os.listdir(staging):
         if name.startswith(own):
-            sweep_folder(os.path.join(staging, name))
+            delete_marked_folder(os.path.join(staging, name))
     folder = os.path.join(staging, own + uuid.uuid4().hex)
     make_folder(folder)
     try:
         yield folder
     finally:
-        sweep_folder(folder)
+        delete_marked_folder(folder)
 
 
 class _Backfill:
@@ -205,7 +205,7 @@ class _Backfill:
             given = self._stage("looking", lambda: self._given(wanted))
             numbers = {name: entry.number for name, entry in catalog.entries.items()}
             layout = self._layout(given, numbers, catalog.seed)
-            filling = Filling(store, layout.views, layout.origins)
+            filling = StoreFilling(store, layout.views, layout.origins)
             reports = self._stage("documents", lambda: self._documents(given, layout))
             self._stage("loading documents", lambda: self._fill(filling, layout, reports))
             self._views(layout, filling, reports)
@@ -222,15 +222,15 @@ class _Backfill:
 
     # -- documents
 
-    def _given(self, wanted: Mapping[Table, Any]) -> list[Given]:
-        out: list[Given] = []
+    def _given(self, wanted: Mapping[Table, Any]) -> list[TableInput]:
+        out: list[TableInput] = []
         for table, source in wanted.items():
             origin = sum(len(own.origins) for own in out)
-            look = partial(given_of, self._spark, table, source, origin)
+            look = partial(table_input, self._spark, table, source, origin)
             out.append(ran(f"reading the input of table {table.name!r}", look))
         return out
 
-    def _layout(self, given: Sequence[Given], numbers: dict[str, int], seed: int) -> Layout:
+    def _layout(self, given: Sequence[TableInput], numbers: dict[str, int], seed: int) -> JobPlan:
         tables: dict[str, TablePlan] = {}
         first = 0
         for own in given:
@@ -240,13 +240,13 @@ class _Backfill:
             first += plan.buckets
         views = {view.name: numbers[view.name] for view in self._app.views()}
         origins = tuple(origin for own in given for origin in own.origins)
-        return Layout(shipped(self._app), seed, os.path.abspath(self._runs), tables, views, origins)
+        return JobPlan(transferred(self._app), seed, os.path.abspath(self._runs), tables, views, origins)
 
-    def _documents(self, given: Sequence[Given], layout: Layout) -> list[Report]:
+    def _documents(self, given: Sequence[TableInput], layout: JobPlan) -> list[TaskReport]:
         total = sum(plan.buckets for plan in layout.tables.values())
-        blobs = [map_arrow(frame, Taking(layout, rows), SCHEMA) for own in given for frame, rows in own.frames]
+        blobs = [map_arrow(frame, IntakeTask(layout, rows), SCHEMA) for own in given for frame, rows in own.frames]
         parted = in_tasks(fold(lambda a, b: a.unionAll(b), blobs), "p", total)
-        reports = self._collected("documents", map_arrow(parted, Settling(layout), REPORT))
+        reports = self._collected("documents", map_arrow(parted, BucketTask(layout), REPORT))
         for name in layout.tables:
             kinds = {r.ts_kind for r in reports if layout.table_of(r.number) == name} - {None}
             if len(kinds) > 1:
@@ -256,7 +256,7 @@ class _Backfill:
                 )
         return reports
 
-    def _fill(self, filling: Filling, layout: Layout, reports: Sequence[Report]) -> None:
+    def _fill(self, filling: StoreFilling, layout: JobPlan, reports: Sequence[TaskReport]) -> None:
         for table in self._app.tables():
             plan = layout.tables.get(table.name)
             if plan is None:
@@ -267,7 +267,7 @@ class _Backfill:
             self._out.documents[table.name] = sum(r.present for r in own)
             self._count(own)
 
-    def _count(self, reports: Sequence[Report]) -> None:
+    def _count(self, reports: Sequence[TaskReport]) -> None:
         for report in reports:
             self._out.records += report.records
             self._out.rejected += report.rejected
@@ -277,13 +277,13 @@ class _Backfill:
 
     # -- views
 
-    def _views(self, layout: Layout, filling: Filling, before: list[Report]) -> None:
+    def _views(self, layout: JobPlan, filling: StoreFilling, before: list[TaskReport]) -> None:
         views = [view for view in self._app.views() if isinstance(view.source, Table)]
         level = 0
         while views:
             level += 1
             ranges = _ranges(views, before)
-            reports: list[Report] = []
+            reports: list[TaskReport] = []
             if ranges:
                 reports = self._stage("views", partial(self._level, layout, level, ranges, before))
                 self._stage("loading views", partial(filling.groups, self._told("loading views", reports)))
@@ -298,17 +298,19 @@ class _Backfill:
                 os.unlink(report.path)
             before = reports
 
-    def _level(self, layout: Layout, level: int, ranges: tuple[Ranges, ...], before: Sequence[Report]) -> list[Report]:
+    def _level(
+        self, layout: JobPlan, level: int, ranges: tuple[GroupRanges, ...], before: Sequence[TaskReport]
+    ) -> list[TaskReport]:
         rows = [(i, report.path) for i, report in enumerate(before) if report.shares]
         files = in_tasks(self._spark.createDataFrame(rows, "i int, path string"), "i", len(before))
-        parts = map_arrow(files, Splitting(layout, ranges), PARTS)
+        parts = map_arrow(files, RangeSplitTask(layout, ranges), PARTS)
         total = sum(own.count for own in ranges)
-        reduced = map_arrow(in_tasks(parts, "r", total), Reducing(layout, ranges, level), REPORT)
+        reduced = map_arrow(in_tasks(parts, "r", total), RangeReduceTask(layout, ranges, level), REPORT)
         return self._collected("views", reduced)
 
-    def _collected(self, what: str, frame: Any) -> list[Report]:
+    def _collected(self, what: str, frame: Any) -> list[TaskReport]:
         """Return the reports of a job, in the order of their numbers. Their files must be readable here."""
-        with told_of(self._spark, what, self._tell):
+        with report_progress(self._spark, what, self._tell):
             rows = ran(f"making {what}", frame.collect)
         reports = sorted((_report(bytes(row["report"])) for row in rows), key=lambda report: report.number)
         for report in reports:
@@ -319,16 +321,16 @@ class _Backfill:
                 )
         return reports
 
-    def _told(self, what: str, reports: Sequence[Report]) -> Iterator[Report]:
+    def _told(self, what: str, reports: Sequence[TaskReport]) -> Iterator[TaskReport]:
         for i, report in enumerate(reports):
             self._tell(what, i, len(reports))
             yield report
         self._tell(what, len(reports), len(reports))
 
 
-def _ranges(views: Sequence[View], reports: Sequence[Report]) -> tuple[Ranges, ...]:
+def _ranges(views: Sequence[View], reports: Sequence[TaskReport]) -> tuple[GroupRanges, ...]:
     """Return the ranges of groups of these views, for views with contributions."""
-    out: list[Ranges] = []
+    out: list[GroupRanges] = []
     first = 0
     for view in views:
         found = [report.shares[view.name] for report in reports if view.name in report.shares]
@@ -336,6 +338,6 @@ def _ranges(views: Sequence[View], reports: Sequence[Report]) -> tuple[Ranges, .
         if not total:
             continue
         bounds = bounds_of([key for _, sample in found for key in sample], 1 + total // _RANGE)
-        out.append(Ranges(view.name, first, tuple(bounds)))
+        out.append(GroupRanges(view.name, first, tuple(bounds)))
         first += out[-1].count
     return tuple(out)

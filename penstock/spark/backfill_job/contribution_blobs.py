@@ -20,18 +20,18 @@ from penstock.cache import pack, stored_key, unpack
 from penstock.mapreduce import (
     Column,
     Contributions,
+    ContributionSources,
     Cut,
     Groups,
     Items,
     SourceKeys,
-    Sources,
     Spaces,
     ViewNode,
     read_leaves,
 )
 from penstock.views import TS, FieldMap, View
 
-__all__ = ["Share", "bounds_of", "fields_count", "joined_shares", "sample_of", "share_of"]
+__all__ = ["ContributionShare", "bounds_of", "fields_count", "joined_shares", "sample_of", "share_of"]
 
 HEAD = 100  # bytes of a group that determine its range: fewer than the stored prefix of a long group
 _SAMPLE = 64
@@ -47,7 +47,7 @@ def fields_count(view: View) -> int:
     return len(fields_of(ViewNode(view, 0, Spaces() if isinstance(view.map, FieldMap) else None, True)))
 
 
-class Share:
+class ContributionShare:
     """Some contributions to one view: their encoded groups, and the group of each."""
 
     def __init__(self, names: list[bytes], items: Items) -> None:
@@ -55,7 +55,7 @@ class Share:
         self._items = items  # column "node": the index of the group in names
 
     @classmethod
-    def read(cls, data: bytes, columns: int) -> Share:
+    def read(cls, data: bytes, columns: int) -> ContributionShare:
         """Return a share from its bytes."""
         names, places, leaf = unpack(data)
         items = read_leaves([leaf], columns)
@@ -67,7 +67,7 @@ class Share:
         leaf = Cut(items, inner=False).parts(0, len(items))
         return pack([self._names, items.node.astype("<u4").tobytes(), leaf])
 
-    def split(self, bounds: Sequence[bytes]) -> Iterator[tuple[int, Share]]:
+    def split(self, bounds: Sequence[bytes]) -> Iterator[tuple[int, ContributionShare]]:
         """Yield the parts by range of groups. `bounds` has the start of each range but the first."""
         if not bounds:
             yield 0, self
@@ -79,7 +79,7 @@ class Share:
             place = np.zeros(ranges.size, np.int64)
             place[names] = np.arange(names.size)
             items = self._items.take(np.flatnonzero(own == number))
-            yield number, Share([self._names[i] for i in names.tolist()], items.moved(place[items.node]))
+            yield number, ContributionShare([self._names[i] for i in names.tolist()], items.moved(place[items.node]))
 
     def coded(self, groups: Groups) -> Items:
         """Return the contributions with the codes of their groups in `groups`."""
@@ -87,7 +87,7 @@ class Share:
         return self._items.moved(codes[self._items.node])
 
 
-def share_of(node: ViewNode, part: Contributions) -> Share:
+def share_of(node: ViewNode, part: Contributions) -> ContributionShare:
     """Return contributions as a share; they have the group codes of a view's node."""
     used, place = np.unique(part.code, return_inverse=True)
     groups = node.groups
@@ -100,17 +100,17 @@ def share_of(node: ViewNode, part: Contributions) -> Share:
         text = None if keys.text is None else keys.text[own]
     columns = tuple(part.inputs[field] for field in fields_of(node))
     items = Items(place.ravel().astype(np.int64), np.zeros(part.n, np.uint64), lane, text, rank, columns)
-    return Share([groups.whole(code) for code in used.tolist()], items)
+    return ContributionShare([groups.whole(code) for code in used.tolist()], items)
 
 
 def joined_shares(node: ViewNode, shares: Sequence[bytes]) -> Contributions:
     """Return these shares as contributions to a view, with the group codes of its node."""
     fields = fields_of(node)
-    parts = [Share.read(data, len(fields)).coded(node.groups) for data in shares]
+    parts = [ContributionShare.read(data, len(fields)).coded(node.groups) for data in shares]
     items = Items.join(parts)
     sources = None
     if node.keeps:
-        sources = Sources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
+        sources = ContributionSources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
     inputs: dict[Any, Column] = dict(zip(fields, items.columns, strict=True))
     return Contributions(items.node.astype(np.int32), inputs, sources)
 

@@ -1,7 +1,7 @@
 """Process the groups of one range of a view: their rows and trees, and contributions to the views on it.
 
-The engine's own reducers fold all contributions of the range at once, in an empty store. `Listener` nodes collect the
-contributions to the views on it, as for a table. Invariants:
+The engine's own reducers fold all contributions of the range at once, in an empty store. `ListeningView` nodes collect
+the contributions to the views on it, as for a table. Invariants:
 
 - All contributions of a group are folded together. So its row equals that of a store that got them in one batch.
 - Rows and nodes of a range are written in the order of their keys, and ranges have that order too.
@@ -19,15 +19,15 @@ import msgspec
 import numpy as np
 
 from penstock.cache import MemoryStore
-from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, nodes_db, rows_db, told_db
+from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, emissions_db, nodes_db, rows_db
 from penstock.spark.backfill_job.bucket_documents import put_shares
-from penstock.spark.backfill_job.contribution_blobs import Share, fields_count, joined_shares
-from penstock.spark.backfill_job.listening_view import Listener
+from penstock.spark.backfill_job.contribution_blobs import ContributionShare, fields_count, joined_shares
+from penstock.spark.backfill_job.listening_view import ListeningView
 from penstock.spark.backfill_job.row_frames import FrameKind, Frames, read_frames
-from penstock.spark.task_messages import Layout, Report
+from penstock.spark.task_messages import JobPlan, TaskReport
 from penstock.views import App, FieldMap
 
-__all__ = ["PARTS", "Ranges", "Reducing", "Splitting"]
+__all__ = ["PARTS", "GroupRanges", "RangeReduceTask", "RangeSplitTask"]
 
 PARTS = "r int, o int, blob binary"
 _CHUNK = 1 << 12
@@ -35,7 +35,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class GroupRanges:
     """The ranges of one view's groups: the start of each but the first, and the number of the first."""
 
     view: str
@@ -49,11 +49,11 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class RangeSplitTask:
     """The task that turns files of contributions into parts of ranges, each with the file's number."""
 
-    layout: Layout
-    ranges: tuple[Ranges, ...]
+    layout: JobPlan
+    ranges: tuple[GroupRanges, ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the parts."""
@@ -76,20 +76,20 @@ class Splitting:
                             )
 
     @staticmethod
-    def _parts(data: bytes, columns: int, own: Ranges) -> Iterator[tuple[int, bytes]]:
+    def _parts(data: bytes, columns: int, own: GroupRanges) -> Iterator[tuple[int, bytes]]:
         if not own.bounds:
             yield 0, data
             return
-        for at, part in Share.read(data, columns).split(own.bounds):
+        for at, part in ContributionShare.read(data, columns).split(own.bounds):
             yield at, part.data()
 
 
 @dataclass(frozen=True, slots=True)
-class Reducing:
+class RangeReduceTask:
     """The task that turns the parts of some ranges into reports. Each result is in the report's file."""
 
-    layout: Layout
-    ranges: tuple[Ranges, ...]
+    layout: JobPlan
+    ranges: tuple[GroupRanges, ...]
     level: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -105,7 +105,7 @@ class Reducing:
             report = self._reduced(number, [blob for _, blob in sorted(parts.pop(number))])
             yield pa.RecordBatch.from_arrays([pa.array([_encode(report)], pa.binary())], names=["report"])
 
-    def _reduced(self, number: int, shares: Sequence[bytes]) -> Report:
+    def _reduced(self, number: int, shares: Sequence[bytes]) -> TaskReport:
         own = next(r for r in self.ranges if r.first <= number < r.first + r.count)
         app = self.layout.app.app()
         node, children = _nodes(app, own.view, self.layout)
@@ -117,11 +117,11 @@ class Reducing:
         writes.committed()
         if isinstance(node.reduce, TreeReduce):
             with store.write() as writer:
-                node.reduce.read_behind(writer).write_all(writer, {})
+                node.reduce.read_node_log(writer).write_all(writer, {})
         path = os.path.join(self.layout.folder, f"groups-{self.level}-{number}")
-        report = Report(number, path, {}, whole.n, held_groups=dict(writes.held_groups))
+        report = TaskReport(number, path, {}, whole.n, held_groups=dict(writes.held_groups))
         with Frames(path) as frames, store.read() as reader:
-            told = [told_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
+            told = [emissions_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
             for db in (rows_db(node.number), nodes_db(node.number), *told):
                 rows = reader.scan(db)
                 while chunk := list(islice(rows, _CHUNK)):
@@ -131,10 +131,10 @@ class Reducing:
         return report
 
 
-def _nodes(app: App, name: str, layout: Layout) -> tuple[ViewNode, list[Listener]]:
+def _nodes(app: App, name: str, layout: JobPlan) -> tuple[ViewNode, list[ListeningView]]:
     """Return the node that folds a view, and the listeners for the views on it."""
     view = app.view_of(name)
     node = ViewNode(view, layout.views[name], Spaces() if isinstance(view.map, FieldMap) else None, True)
-    children = [Listener(child, layout.views[child.name], None) for child in app.views() if child.source is view]
+    children = [ListeningView(child, layout.views[child.name], None) for child in app.views() if child.source is view]
     node.children = list(children)
     return node, children

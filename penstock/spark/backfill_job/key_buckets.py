@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from penstock.cache import RecordError, key_hash, pack
 from penstock.engine import Batch, delivered
-from penstock.gateway import Received, TableBatch
-from penstock.mapreduce import Decoder, Plan, Spaces, key_lanes
-from penstock.spark.task_messages import Bucket, Layout, Note, Piece
+from penstock.gateway import ReceivedRecord, TableBatch
+from penstock.mapreduce import Decoder, FieldPlan, Spaces, key_lanes
+from penstock.spark.task_messages import Bucket, JobPlan, Piece, SourceOffset
 from penstock.spout import begun, json_key, open_file
 from penstock.views import Table
 
-__all__ = ["SCHEMA", "DocumentRows", "KafkaRows", "PieceRows", "Rows", "Taking", "pieces_read"]
+__all__ = ["SCHEMA", "DocumentRows", "InputRows", "IntakeTask", "KafkaRows", "PieceRows", "pieces_read"]
 
 SCHEMA = "p int, blob binary"
 LIMIT = 50_000
@@ -36,7 +36,7 @@ _piece = msgspec.msgpack.Decoder(Piece).decode
 Ints = NDArray[np.int64]
 
 
-class Rows(Protocol):
+class InputRows(Protocol):
     """A source of batches from a task's rows, with the place of every record and of every rejected one."""
 
     @property
@@ -44,7 +44,7 @@ class Rows(Protocol):
         """The table of the records."""
         ...
 
-    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
+    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[SourceOffset]]]:
         """Yield batches, each with major and minor of all places, and the offsets that were reached."""
         ...
 
@@ -55,7 +55,7 @@ class PieceRows:
 
     table: str
 
-    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
+    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[SourceOffset]]]:
         """Yield the records of these parts."""
         for batch in rows:
             for data in batch.column("piece").to_pylist():
@@ -65,7 +65,7 @@ class PieceRows:
                     yield part, np.full(places.size, piece.origin << _ORIGIN, np.int64), places, notes
 
 
-def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[Note]]]:
+def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[SourceOffset]]]:
     """Yield the batches of a part of a file. The last batch of a file also has the offset of its end."""
     spout = open_file(piece.path, piece.table, piece.format, piece.delimiter, piece.nulls)
     try:
@@ -79,7 +79,7 @@ def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[Note]]]:
                 continue
             taken = len(batch.records.lines) + len(batch.skips)
             left = -1 if piece.count < 0 else max(0, left - taken)
-            notes = [Note(batch.source, batch.resume, batch.note)] if piece.count < 0 and batch.source else []
+            notes = [SourceOffset(batch.source, batch.resume, batch.note)] if piece.count < 0 and batch.source else []
             yield delivered(batch), notes
     finally:
         spout.close()
@@ -92,7 +92,7 @@ class DocumentRows:
     table: str
     origin: int
 
-    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
+    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[SourceOffset]]]:
         """Yield the documents."""
         done = 0
         for batch in rows:
@@ -112,7 +112,7 @@ class KafkaRows:
     origin: int
     broker_ts: bool
 
-    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
+    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[SourceOffset]]]:
         """Yield the records, in the order of their offsets."""
         for batch in rows:
             keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
@@ -145,11 +145,11 @@ def _documents(batch: Any) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class IntakeTask:
     """The task that turns rows of a source into blobs."""
 
-    layout: Layout
-    rows: Rows
+    layout: JobPlan
+    rows: InputRows
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the blobs of all buckets of these records."""
@@ -165,14 +165,14 @@ class Taking:
 class _Sorting:
     """Records in memory, by bucket."""
 
-    def __init__(self, layout: Layout, table: Table) -> None:
+    def __init__(self, layout: JobPlan, table: Table) -> None:
         self._plan = layout.tables[table.name]
         self._seed = layout.seed
-        self._decoder = Decoder(Plan.of(table.key, None, ()), Spaces(), layout.seed)
+        self._decoder = Decoder(FieldPlan.of(table.key, None, ()), Spaces(), layout.seed)
         self._parts: dict[int, list[Bucket]] = {}
         self.size = 0
 
-    def add(self, batch: Batch, major: Ints, minor: Ints, notes: list[Note]) -> None:
+    def add(self, batch: Batch, major: Ints, minor: Ints, notes: list[SourceOffset]) -> None:
         """Add records with their places."""
         records = batch.records
         if records.n:
@@ -253,6 +253,6 @@ def _refused(batch: Batch, major: Ints, minor: Ints) -> list[tuple[int, int, str
     """Return the rejected records."""
     out: list[tuple[int, int, str, str, bytes, int, Any]] = []
     for place, reason in batch.refused.items():
-        got = batch.received.get(place) or Received.of(b"")
+        got = batch.received.get(place) or ReceivedRecord.of(b"")
         out.append((int(major[place]), int(minor[place]), reason, got.form.value, got.data, got.size, got.ts))
     return out

@@ -6,10 +6,10 @@ from penstock.cache import Reader
 from penstock.mapreduce import Contributions, FewContributions, Spaces, ViewNode, Writes, in_columns
 from penstock.views import View
 
-__all__ = ["Listener"]
+__all__ = ["ListeningView"]
 
 
-class Listener(ViewNode):
+class ListeningView(ViewNode):
     """A node that collects the contributions to one view. Other tasks compute the view's rows."""
 
     def __init__(self, view: View, number: int, spaces: Spaces | None) -> None:
@@ -22,7 +22,7 @@ class Listener(ViewNode):
         if plus.n:
             self._parts.append(plus)
 
-    def advance_few(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
+    def advance_small(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
         """Collect a few contributions."""
         fields = self.reduce.fields
         self.advance(reader, in_columns(plus, fields), in_columns(minus, fields), writes)

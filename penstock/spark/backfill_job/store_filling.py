@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import (
-    DocLog,
-    Entries,
+    DocumentLog,
+    IndexEntries,
     Limits,
     LogMark,
     Segment,
@@ -37,14 +37,14 @@ from penstock.cache import (
     unseal,
     write_anew,
 )
-from penstock.engine import Resume, State, read_state, write_notes, write_state
-from penstock.gateway import Form, Received, Reject, keep_rejected
-from penstock.mapreduce import Writes, told_db
+from penstock.engine import Resume, StateRow, read_state, write_spout_states, write_state
+from penstock.gateway import Form, ReceivedRecord, RejectedRecord, keep_rejected
+from penstock.mapreduce import Writes, emissions_db
 from penstock.spark.backfill_job.row_frames import FrameKind, read_frames
-from penstock.spark.task_messages import Note, Origin, Report, TablePlan
+from penstock.spark.task_messages import Origin, SourceOffset, TablePlan, TaskReport
 from penstock.views import Table
 
-__all__ = ["Filling"]
+__all__ = ["StoreFilling"]
 
 _COMMIT = 64 << 20  # bytes of a transaction
 _ZERO = record_key(0)
@@ -69,16 +69,16 @@ class _Index:
         self.rests.append(rest_of(k1))
         self.records.append((base + at).astype(np.uint32))
 
-    def entries(self) -> Entries:
+    def entries(self) -> IndexEntries:
         """Return all entries."""
         rest: NDArray[np.uint32] | None = None
         if any(part is not None for part in self.rests):
             pairs = zip(self.rests, self.hashes, strict=True)
             rest = np.concatenate([np.zeros(h.size, np.uint32) if r is None else r for r, h in pairs])
-        return Entries(np.concatenate(self.hashes), rest, np.concatenate(self.records))
+        return IndexEntries(np.concatenate(self.hashes), rest, np.concatenate(self.records))
 
 
-class Filling:
+class StoreFilling:
     """The store that is filled, with its counts so far."""
 
     def __init__(self, store: Store, views: dict[str, int], origins: Sequence[Origin]) -> None:
@@ -88,9 +88,9 @@ class Filling:
         self._last: dict[str, bytes] = {}
         self._rows: list[tuple[str, list[tuple[bytes, bytes]]]] = []
         self._size = 0
-        self._rejects: list[tuple[tuple[int, int], Reject]] = []
+        self._rejects: list[tuple[tuple[int, int], RejectedRecord]] = []
         self._ts: dict[str, str] = {}
-        self._notes: dict[str, Note] = {}
+        self._notes: dict[str, SourceOffset] = {}
         self._held_groups: dict[str, int] = {}
         self._changed = False
 
@@ -119,7 +119,7 @@ class Filling:
 
     # -- documents
 
-    def documents(self, table: Table, plan: TablePlan, keys: int, reports: Iterable[Report]) -> None:
+    def documents(self, table: Table, plan: TablePlan, keys: int, reports: Iterable[TaskReport]) -> None:
         """Add the documents of a table, of all its buckets in order. `keys` counts documents and tombstones."""
         tail, present, tombstones = 0, 0, 0
         number, bits = plan.number, bits_for(keys)
@@ -143,9 +143,9 @@ class Filling:
             self._changed = True
             with self._store.write() as writer:
                 mark = LogMark(tail, tail, bits, False, present, tombstones)
-                DocLog(number, table.has_ts, 1, Limits()).put_mark(writer, mark)
+                DocumentLog(number, table.has_ts, 1, Limits()).put_mark(writer, mark)
 
-    def _bucket(self, table: Table, number: int, report: Report, base: int, index: _Index) -> int:
+    def _bucket(self, table: Table, number: int, report: TaskReport, base: int, index: _Index) -> int:
         """Add the results of one bucket. Return the number of its records in the log."""
         added = 0
         kinds = [FrameKind.SEGMENT, FrameKind.TOLD, FrameKind.ROWS, FrameKind.REJECT]
@@ -157,7 +157,7 @@ class Filling:
                 added += len(segment)
                 self.put(log_db(number), [(record_key(base), at_base(data, base))])
             elif kind is FrameKind.TOLD:
-                db, key = told_db(self._views[name]), record_key(base)
+                db, key = emissions_db(self._views[name]), record_key(base)
                 self.put(db, [(key, seal(key, unseal(_ZERO, values[0], db)))])
             elif kind is FrameKind.ROWS:
                 self.put(name, list(zip(keys, values, strict=True)))
@@ -176,14 +176,14 @@ class Filling:
         for data in values:
             major, minor, why, form, received, size, ts = unpack(data)
             origin = self._origins[major >> _ORIGIN]
-            got = Received(Form(form), received, size, ts)
+            got = ReceivedRecord(Form(form), received, size, ts)
             offset = minor if origin.offsets else None
-            reject = Reject(table, origin.source, offset, origin.where(minor), why, got)
+            reject = RejectedRecord(table, origin.source, offset, origin.where(minor), why, got)
             self._rejects.append(((major, minor), reject))
 
     # -- views
 
-    def groups(self, reports: Iterable[Report]) -> None:
+    def groups(self, reports: Iterable[TaskReport]) -> None:
         """Add the rows and nodes of views, of all their ranges in order."""
         for report in reports:
             for _, db, (keys, values) in read_frames(report.path, [FrameKind.ROWS]):
@@ -194,7 +194,7 @@ class Filling:
 
     # -- the end
 
-    def finish(self, offsets: Mapping[str, int]) -> State:
+    def finish(self, offsets: Mapping[str, int]) -> StateRow:
         """Write the quarantine, the offsets of the sources and of `offsets`, and the state."""
         writes = Writes()
         rejects = [reject for _, reject in sorted(self._rejects, key=lambda own: own[0])]
@@ -217,5 +217,5 @@ class Filling:
             )
             write_state(writer, state)
             resumes: dict[str, Any] = {note.source: Resume(note.offset, note.note) for note in self._notes.values()}
-            write_notes(writer, resumes)
+            write_spout_states(writer, resumes)
         return state

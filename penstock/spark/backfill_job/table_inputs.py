@@ -19,14 +19,14 @@ import msgspec
 from penstock.cache import DefinitionError, MissingExtra
 from penstock.engine import Batch, delivered
 from penstock.gateway import NUMBER, stamps_of
-from penstock.mapreduce import Decoder, Plan, Spaces
-from penstock.spark.backfill_job.key_buckets import DocumentRows, KafkaRows, PieceRows, Rows, pieces_read
+from penstock.mapreduce import Decoder, FieldPlan, Spaces
+from penstock.spark.backfill_job.key_buckets import DocumentRows, InputRows, KafkaRows, PieceRows, pieces_read
 from penstock.spark.backfill_job.topic_range import TopicRows, head_of, range_data, ranges_of
 from penstock.spark.task_messages import Origin, Piece
 from penstock.spout import SourceUnreadable, Uri, UriError, file_size, format_of, null_texts
 from penstock.views import Table
 
-__all__ = ["Given", "given_of"]
+__all__ = ["TableInput", "table_input"]
 
 PART = 16 << 20  # bytes of a file that a task reads
 _KAFKA = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType"}
@@ -38,21 +38,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
-class Given:
+class TableInput:
     """The input of one table."""
 
     table: Table
-    frames: list[tuple[Any, Rows]]
+    frames: list[tuple[Any, InputRows]]
     origins: list[Origin]
     size: int  # approximate bytes of its records
     ordered: bool
     ts_kind: str | None
 
 
-def given_of(spark: Any, table: Table, sources: Any, origin: int) -> Given:
+def table_input(spark: Any, table: Table, sources: Any, origin: int) -> TableInput:
     """Return the input of a table from one or several sources. Their origins are numbered from `origin` on."""
     many = sources if isinstance(sources, list | tuple) else [sources]
-    out = Given(table, [], [], 0, True, NUMBER if table.broker_ts else None)
+    out = TableInput(table, [], [], 0, True, NUMBER if table.broker_ts else None)
     pieces: list[Piece] = []
     for source in many:
         number = origin + len(out.origins)
@@ -78,7 +78,7 @@ def given_of(spark: Any, table: Table, sources: Any, origin: int) -> Given:
 
 def first_kind(table: Table, batches: Iterator[Batch]) -> str | None:
     """Return the kind of ts of the first acceptable record."""
-    decoder = Decoder(Plan.of(table.key, table.ts, ()), Spaces(), 0)
+    decoder = Decoder(FieldPlan.of(table.key, table.ts, ()), Spaces(), 0)
     for batch in batches:
         columns = decoder.columns(batch.records.lines)
         if columns.n and columns.ts is not None:
@@ -91,7 +91,7 @@ def first_kind(table: Table, batches: Iterator[Batch]) -> str | None:
 # -- DataFrames
 
 
-def _frame(out: Given, frame: Any, origin: int) -> None:
+def _frame(out: TableInput, frame: Any, origin: int) -> None:
     """Add the rows of a DataFrame."""
     table = out.table
     size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
@@ -125,7 +125,7 @@ def _frame(out: Given, frame: Any, origin: int) -> None:
 # -- topics
 
 
-def _topic(out: Given, spark: Any, uri: Uri, origin: int) -> None:
+def _topic(out: TableInput, spark: Any, uri: Uri, origin: int) -> None:
     """Add a range of a Kafka topic. Each partition is an origin of its own."""
     table, ranges = out.table, ranges_of(uri, out.table.name)
     rows = [(i, bytearray(range_data(own, origin + i))) for i, own in enumerate(ranges)]
@@ -145,7 +145,7 @@ def _topic(out: Given, spark: Any, uri: Uri, origin: int) -> None:
 # -- files
 
 
-def _files(out: Given, text: str, origin: int) -> list[Piece]:
+def _files(out: TableInput, text: str, origin: int) -> list[Piece]:
     """Return the parts of a file, or of all files of a folder."""
     uri = Uri.parse(text)
     if uri.scheme != "file":
@@ -173,7 +173,7 @@ def _within(folder: str) -> Iterator[str]:
         yield from (os.path.join(base, name) for name in names if name[:1] not in "._")
 
 
-def _pieces(out: Given, path: str, format: str | None, delimiter: str | None, origin: int) -> list[Piece]:
+def _pieces(out: TableInput, path: str, format: str | None, delimiter: str | None, origin: int) -> list[Piece]:
     """Return the parts of one file."""
     size = file_size(path)
     if size is None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from penstock.engine import Batch, delivered
 from penstock.gateway import Deletion
-from penstock.spark.task_messages import Note
+from penstock.spark.task_messages import SourceOffset
 from penstock.spout import LATEST, KafkaSpout, Range, SourceUnreadable, SpoutBatch, Uri, UriError, moment_in, open_kafka
 
 __all__ = ["TopicRows", "head_of", "opened", "range_data", "ranges_of"]
@@ -67,7 +67,7 @@ class TopicRows:
     uri: Uri
     broker_ts: bool
 
-    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[Note]]]:
+    def batches(self, rows: Iterator[Any]) -> Iterator[tuple[Batch, Ints, Ints, list[SourceOffset]]]:
         """Yield the records of these ranges, and after the last of each the offset at which its source continues."""
         for batch in rows:
             for data in batch.column("piece").to_pylist():
@@ -77,9 +77,9 @@ class TopicRows:
                     resume = part.resume
                     yield self._taken(part, origin)
                 nothing = np.zeros(0, np.int64)
-                yield Batch(), nothing, nothing, [Note(own.source, resume, own.note)]
+                yield Batch(), nothing, nothing, [SourceOffset(own.source, resume, own.note)]
 
-    def _taken(self, part: SpoutBatch, origin: int) -> tuple[Batch, Ints, Ints, list[Note]]:
+    def _taken(self, part: SpoutBatch, origin: int) -> tuple[Batch, Ints, Ints, list[SourceOffset]]:
         records = part.records
         if self.broker_ts:
             records.stamps = {i: records.stamp(i) for i in range(records.n)}

@@ -3,7 +3,7 @@
 All tasks of a query read one position: that of a copy, or of the store if nobody writes it meanwhile. Records are
 written through the gateway, by the process that holds the store. Invariants:
 
-- All rows of a query have one position. Otherwise it fails with `Moved`.
+- All rows of a query have one position. Otherwise it fails with `StoreChanged`.
 - If Spark repeats a batch of a stream, the repetition changes nothing: the batch number is committed with its records.
 """
 
@@ -27,25 +27,25 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.cache import DefinitionError, PenstockError, decode_key, pack_document
-from penstock.engine import Engine, Shipped, copy_of, open_engine, writer
+from penstock.engine import AppTransfer, Engine, copy_of, open_engine, writer
 from penstock.gateway import document_of, unwrap
 from penstock.spark.backfill_job.row_frames import FrameKind, Frames, read_frames
 from penstock.spark.dataframe.filters import keys_asked, narrowed
-from penstock.spark.dataframe.frame_columns import arrow_of, chunks, key_names, parted, shape_of
+from penstock.spark.dataframe.frame_columns import arrow_of, chunks, group_columns, key_names, shape_of
 from penstock.spark.verify_job.spans import Span, spans_of, spans_of_log
 from penstock.spout import Record
 from penstock.views import ABSENT, App
 
-__all__ = ["Moved", "PenstockSource"]
+__all__ = ["PenstockSource", "StoreChanged"]
 
 _CHUNK = 4096
 _CHANGES = "position bigint, key string, old string, new string"
 
 
-class Moved(PenstockError):
+class StoreChanged(PenstockError):
     """A store that another process wrote during a query.
 
-    >>> print(Moved("state", 5, 6))
+    >>> print(StoreChanged("state", 5, 6))
     state: it went from position 5 to 6 while it was read; read a copy: .option("snapshot", DIR) makes one
     """
 
@@ -65,7 +65,7 @@ class Moved(PenstockError):
 class PenstockSource(DataSource):
     """The data source. Options: `store`, `view` or `table`, `snapshot` (folder of a copy), `partitions`, `since`."""
 
-    app: Shipped | None = None
+    app: AppTransfer | None = None
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -99,20 +99,22 @@ class PenstockSource(DataSource):
             raise DefinitionError(f"{self._view or self._table!r} has no rows that show a schema; give .schema(…)")
         return shape.ddl
 
-    def reader(self, schema: Any) -> Reading:
-        return Reading(self._copy(), self._view, self._table, int(self.options.get("partitions", 8)), schema)
+    def reader(self, schema: Any) -> RowsReader:
+        return RowsReader(self._copy(), self._view, self._table, int(self.options.get("partitions", 8)), schema)
 
-    def streamReader(self, schema: Any) -> Following:
+    def streamReader(self, schema: Any) -> ChangesReader:
         if self._view is None:
             raise DefinitionError('a stream is of the changes of a view; write .option("view", "namecount")')
         since = self.options.get("since")
-        return Following(self._store, self._view, None if since is None else int(since))
+        return ChangesReader(self._store, self._view, None if since is None else int(since))
 
-    def writer(self, schema: Any, overwrite: bool) -> Putting:
-        return Putting(self._writes())
+    def writer(self, schema: Any, overwrite: bool) -> DocumentsWriter:
+        return DocumentsWriter(self._writes())
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> PuttingStream:
-        return PuttingStream(self._writes(), self.options.get("source") or self.options.get("checkpointLocation"))
+    def streamWriter(self, schema: Any, overwrite: bool) -> DocumentsStreamWriter:
+        return DocumentsStreamWriter(
+            self._writes(), self.options.get("source") or self.options.get("checkpointLocation")
+        )
 
     def _writes(self) -> _Writes:
         if self._table is None:
@@ -131,7 +133,7 @@ def _opened(path: str) -> Engine:
 
 
 @dataclass
-class _Part(InputPartition):
+class _QueryPart(InputPartition):
     """A part of a query."""
 
     position: int
@@ -139,7 +141,7 @@ class _Part(InputPartition):
     stop: bytes | None
 
 
-class Reading(DataSourceReader):
+class RowsReader(DataSourceReader):
     """The rows of a view, or the documents of a table, in ranges of keys."""
 
     def __init__(self, path: str, view: str | None, table: str | None, many: int, schema: Any) -> None:
@@ -165,23 +167,23 @@ class Reading(DataSourceReader):
                 one = own == ["key"] and not node.view.index
                 span = narrowed(self._filters, "key") if one else Span(b"", None)
                 spans = spans_of(reader, node.reduce.db, self._many, span.start, span.stop)
-            return [_Part(snap.position, span.start, span.stop) for span in spans]
+            return [_QueryPart(snap.position, span.start, span.stop) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, _Part), "made by partitions()"
+        assert isinstance(partition, _QueryPart), "made by partitions()"
         with _opened(self._path) as engine, engine.snapshot() as snap:
             if snap.position != partition.position:
-                raise Moved(self._path, partition.position, snap.position)
+                raise StoreChanged(self._path, partition.position, snap.position)
             yield from self._documents(snap, partition) if self._table is not None else self._rows(snap, partition)
 
-    def _rows(self, snap: Any, part: _Part) -> Iterator[Any]:
+    def _rows(self, snap: Any, part: _QueryPart) -> Iterator[Any]:
         node = snap.schema.view(self._view, snap.reader())
         codec, where, names = node.reduce.codec, f"view {self._view!r}", self._schema.names
         for chunk in chunks(snap.reader().scan(node.reduce.db, part.start, part.stop), _CHUNK):
             states = [codec.decode(key, row, where) for key, row in chunk]
             keys = [decode_key(state.whole or key) for (key, _), state in zip(chunk, states, strict=True)]
             values = [codec.result(state) for state in states]
-            columns = parted(keys, names, node.view.index)
+            columns = group_columns(keys, names, node.view.index)
             fields = node.view.fields
             if fields is None:
                 columns["value"] = values
@@ -189,7 +191,7 @@ class Reading(DataSourceReader):
                 columns |= {name: [None if v is None else v[name] for v in values] for name in fields}
             yield arrow_of(columns, self._schema, where)
 
-    def _documents(self, snap: Any, part: _Part) -> Iterator[Any]:
+    def _documents(self, snap: Any, part: _QueryPart) -> Iterator[Any]:
         table = snap.table(self._table)
         paths = snap.schema.table(self._table).table.key.paths
         asked = keys_asked(self._filters, [path[0] for path in paths]) if all(len(p) == 1 for p in paths) else None
@@ -202,7 +204,7 @@ class Reading(DataSourceReader):
             yield arrow_of(columns, self._schema, f"table {self._table!r}")
 
     @staticmethod
-    def _scanned(table: Any, part: _Part) -> Iterator[dict[str, Any]]:
+    def _scanned(table: Any, part: _QueryPart) -> Iterator[dict[str, Any]]:
         low = int.from_bytes(part.start, "big")
         high = None if part.stop is None else int.from_bytes(part.stop, "big")
         for block in table.blocks_between(low, high):
@@ -215,7 +217,7 @@ class Reading(DataSourceReader):
 # -- changes
 
 
-class Following(DataSourceStreamReader):
+class ChangesReader(DataSourceStreamReader):
     """The changes of a view, by position. Keys and results are text or JSON, and null without a row."""
 
     def __init__(self, path: str, view: str, since: int | None) -> None:
@@ -234,12 +236,12 @@ class Following(DataSourceStreamReader):
             return {"position": snap.position}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [_Part(end["position"], start["position"].to_bytes(8, "big"), None)]
+        return [_QueryPart(end["position"], start["position"].to_bytes(8, "big"), None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         import pyarrow as pa
 
-        assert isinstance(partition, _Part), "made by partitions()"
+        assert isinstance(partition, _QueryPart), "made by partitions()"
         since, schema = int.from_bytes(partition.start, "big"), pa.schema(_change_fields())
         with _opened(self._path) as engine:
             if since >= partition.position:
@@ -275,7 +277,7 @@ class _Done(WriterCommitMessage):
 class _Writes:
     """The target of records: app, store, table, and a staging folder."""
 
-    app: Shipped
+    app: AppTransfer
     store: str
     table: str
     staging: str
@@ -306,7 +308,7 @@ class _Writes:
             os.rmdir(self.staging)
 
 
-class Putting(DataSourceArrowWriter):
+class DocumentsWriter(DataSourceArrowWriter):
     """A writer that puts the rows of a DataFrame as documents, through the store's gateway."""
 
     def __init__(self, writes: _Writes) -> None:
@@ -326,7 +328,7 @@ class Putting(DataSourceArrowWriter):
         self._writes.discard(messages)
 
 
-class PuttingStream(DataSourceStreamArrowWriter):
+class DocumentsStreamWriter(DataSourceStreamArrowWriter):
     """A writer that puts the rows of a stream's batches, each batch once, however often Spark repeats it."""
 
     def __init__(self, writes: _Writes, source: str | None) -> None:

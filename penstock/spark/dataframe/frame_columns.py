@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import PenstockError, shown
+from penstock.cache import PenstockError, value_text
 from penstock.engine import Snapshot
 
-__all__ = ["Shape", "Unfit", "arrow_of", "chunks", "key_names", "parted", "shape_of"]
+__all__ = ["FrameColumns", "Unfit", "arrow_of", "chunks", "group_columns", "key_names", "shape_of"]
 
 _LOOKED = 1000
 _INT = 1 << 63
@@ -47,7 +47,7 @@ class Unfit(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FrameColumns:
     """The columns of a view or table: names and types, as Spark writes them. The columns `keys` distinguish rows."""
 
     names: tuple[str, ...]
@@ -62,12 +62,12 @@ class Shape:
         )
 
 
-def shape_of(snap: Snapshot, view: str | None, table: str | None) -> Shape:
+def shape_of(snap: Snapshot, view: str | None, table: str | None) -> FrameColumns:
     """Return the shape of a view or table, from its first rows."""
     if table is not None:
         rows = [row.value for _, row in zip(range(_LOOKED), snap.table(table).items(), strict=False)]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        return Shape(tuple(names), tuple(_type_of([row.get(name) for row in rows]) for name in names))
+        return FrameColumns(tuple(names), tuple(_type_of([row.get(name) for row in rows]) for name in names))
     assert view is not None, "one of the two is asked for"
     node = snap.schema.view(view, snap.reader())
     looked = [(row.key, row.value) for _, row in zip(range(_LOOKED), snap.view(view).items(), strict=False)]
@@ -77,7 +77,7 @@ def shape_of(snap: Snapshot, view: str | None, table: str | None) -> Shape:
     if fields is not None:
         values = {name: [None if value is None else value[name] for _, value in looked] for name in fields}
     columns = {**keys, **values}
-    return Shape(tuple(columns), tuple(map(_type_of, columns.values())), len(keys))
+    return FrameColumns(tuple(columns), tuple(map(_type_of, columns.values())), len(keys))
 
 
 def _key_columns(keys: Sequence[Any], index: bool) -> dict[str, list[Any]]:
@@ -113,7 +113,7 @@ def _type_of(values: Sequence[Any]) -> str:
     return "decimal(38,18)" if kinds == {int, Decimal} and not big else "string"
 
 
-def parted(keys: Sequence[Any], names: Sequence[str], index: bool) -> dict[str, list[Any]]:
+def group_columns(keys: Sequence[Any], names: Sequence[str], index: bool) -> dict[str, list[Any]]:
     """Return the columns of groups, by name."""
     if index:
         return _entry_columns(keys)
@@ -140,7 +140,7 @@ def arrow_of(columns: dict[str, list[Any]], schema: Any, where: str) -> Any:
             arrays.append(pa.array([None if v is None else make(v) for v in values], field.type))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             bad = next((v for v in values if not _fits(v, make, field.type)), None)
-            raise Unfit(where, field.name, f"{shown(bad)} is no {field.type}") from error
+            raise Unfit(where, field.name, f"{value_text(bad)} is no {field.type}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

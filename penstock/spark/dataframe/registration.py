@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.engine import shipped
+from penstock.engine import transferred
 from penstock.spark.spark_session import spark_sql
 from penstock.views import App
 
@@ -22,6 +22,6 @@ def register(spark: Any, app: App | None = None) -> Any:
 
     source: Any = PenstockSource
     if app is not None:
-        source = type("PenstockSource", (source,), {"app": shipped(app)})
+        source = type("PenstockSource", (source,), {"app": transferred(app)})
     spark.dataSource.register(source)
     return spark

@@ -15,12 +15,12 @@ from itertools import islice
 from typing import Any
 
 from penstock.cache import Tell, canonical
-from penstock.engine import Snapshot, Writer, open_engine
+from penstock.engine import Snapshot, StoreWriter, open_engine
 from penstock.recovery import Refused, moment_of
 from penstock.spark.backfill_job.bulk_fill import backfill
 from penstock.views import ABSENT, App, Table, reach
 
-__all__ = ["Against", "Stale", "held_against"]
+__all__ = ["Against", "Stale", "compare_with_source"]
 
 _CHUNK = 4096
 
@@ -42,7 +42,7 @@ class Against:
     stale: list[Stale] = field(default_factory=list)
     beyond: dict[str, int] = field(default_factory=dict)
 
-    def post(self, writing: Writer) -> None:
+    def post(self, writing: StoreWriter) -> None:
         """Put the documents of the source."""
         tables = dict.fromkeys(one.table for one in self.stale)
         for table in tables:
@@ -51,7 +51,7 @@ class Against:
                 writing.put_many(table, chunk)
 
 
-def held_against(
+def compare_with_source(
     app: App, path: str, sources: Mapping[str, Any], beside: str, spark: Any, tell: Tell | None = None
 ) -> Against:
     """Compare the documents of a copy with the sources of its tables. `beside` is a folder for the filled store."""

@@ -26,17 +26,17 @@ from penstock.engine import (
     is_store,
     open_engine,
     partitions_of,
-    settled,
-    shipped,
+    snapshots_at_rest,
+    transferred,
     writer,
 )
 from penstock.mapreduce import same_result
-from penstock.recovery import Given, Repaired, rank, read_by, refolded
-from penstock.spark.job_progress import told_of
+from penstock.recovery import ReducerInput, Repaired, rank, read_by, refolded
+from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran, session
-from penstock.spark.verify_job.against_source import Against, Stale, held_against
+from penstock.spark.verify_job.against_source import Against, Stale, compare_with_source
 from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
-from penstock.spark.verify_job.remap import Part, Retelling, Verifying
+from penstock.spark.verify_job.remap import CopyPart, RemapTask, VerifyJob
 from penstock.spark.verify_job.spans import spans_of, spans_of_log
 from penstock.spark.verify_job.tallies import Tally, folded
 from penstock.views import (
@@ -46,7 +46,7 @@ from penstock.views import (
     Table,
     View,
     difference,
-    shown_position,
+    position_text,
     stored_definition,
 )
 
@@ -96,7 +96,7 @@ class Verified:
         said = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
         more = [("held", self.held), ("told otherwise", self.told)]
         own = "".join(f"; {sum(by.values()):,} {what}" for what, by in more if by)
-        at = f"position {shown_position(self.position)}"
+        at = f"position {position_text(self.position)}"
         return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {said}{own}"
 
 
@@ -128,13 +128,13 @@ def verify(
         with open_engine(app, path, readonly=True) as engine:
             asked = _asked(app, engine, views)
             parts, position = _parts(engine, asked)
-        work = Verifying(shipped(app), path, tuple(view.name for view in asked), len(parts))
+        work = VerifyJob(transferred(app), path, tuple(view.name for view in asked), len(parts))
         out = Verified(position)
         with blob_batches(spark):
             _compare(spark, work, parts, tell, out)
         found = Against()
         if against:
-            found = held_against(app, path, against, os.path.dirname(os.path.abspath(store)), spark, tell)
+            found = compare_with_source(app, path, against, os.path.dirname(os.path.abspath(store)), spark, tell)
         out.stale, out.beyond = found.stale, found.beyond
     if fix and not out.ok:
         with writer(store, app) as writing:
@@ -163,7 +163,7 @@ def _copy(app: App, store: str, snapshot: str | os.PathLike[str] | None, tell: T
     if not is_store(path):
         _copied(app, store, path, tell)
     with open_engine(app, path, readonly=True) as engine, engine.snapshot() as snap:
-        if not settled(snap.parts):
+        if not snapshots_at_rest(snap.parts):
             raise PenstockError(
                 f"{path} was copied with contributions in flight between its partitions, which its views lack; open it "
                 f"once, with `penstock migrate --store {path}`, or let verify make a copy"
@@ -194,51 +194,51 @@ def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
     return views
 
 
-def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[Part], Position]:
+def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[CopyPart], Position]:
     """Return the parts for tasks: documents of the views' tables, rows of the views and of their parent views."""
     with engine.snapshot() as snap:
         out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views)]
         return out, snap.position
 
 
-def _parts_of(snap: Snapshot, partition: int, views: Sequence[View]) -> Iterator[Part]:
+def _parts_of(snap: Snapshot, partition: int, views: Sequence[View]) -> Iterator[CopyPart]:
     """Yield the parts of one partition."""
     reader, schema = snap.reader(), snap.schema
     sources = {view.source.name: view.source for view in views if isinstance(view.source, Table)}
     for name in sources:
         many = min(_MOST, 1 + len(snap.table(name)) // _PART)
         for span in spans_of_log(reader, schema.table(name).number, many):
-            yield Part(partition, name, span)
+            yield CopyPart(partition, name, span)
     rows = dict.fromkeys([v.name for v in views] + [v.source.name for v in views if isinstance(v.source, View)])
     for name in rows:
         db = schema.view(name, reader).reduce.db
         many = min(_MOST, 1 + reader.count(db) // _PART)
         for span in spans_of(reader, db, many):
-            yield Part(partition, name, span)
+            yield CopyPart(partition, name, span)
 
 
-def _compare(spark: Any, work: Verifying, parts: Sequence[Part], tell: Tell, out: Verified) -> None:
-    with told_of(spark, "verifying", tell):
+def _compare(spark: Any, work: VerifyJob, parts: Sequence[CopyPart], tell: Tell, out: Verified) -> None:
+    with report_progress(spark, "verifying", tell):
         wrong, again = _compared(spark, work, parts, out)
     if again:
         views = tuple(dict.fromkeys(view for view, _ in again))
         groups = {name: frozenset(group for view, group in again if view == name) for name in views}
         asked = replace(work, views=views, groups=groups)
-        with told_of(spark, "examining the differences", tell):
+        with report_progress(spark, "examining the differences", tell):
             wrong += _compared(spark, asked, parts, out)[0]
     out.wrong = sorted(map(_difference, wrong), key=lambda one: (one.view, pack(_listed(one.group))))
 
 
 def _compared(
-    spark: Any, work: Verifying, parts: Sequence[Part], out: Verified
+    spark: Any, work: VerifyJob, parts: Sequence[CopyPart], out: Verified
 ) -> tuple[list[list[Any]], list[tuple[str, bytes]]]:
     """Return the groups that differ, and those for which the oracle is needed."""
     rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
     frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
-    facts = in_tasks(map_arrow(frame, Retelling(work), SCHEMA), "p", work.parts)
+    facts = in_tasks(map_arrow(frame, RemapTask(work), SCHEMA), "p", work.parts)
     wrong: list[list[Any]] = []
     again: list[tuple[str, bytes]] = []
-    for row in ran("verifying", map_arrow(facts, Comparing(work), FOUND).collect):
+    for row in ran("verifying", map_arrow(facts, CompareTask(work), FOUND).collect):
         counts, differing, unsure = unpack(bytes(row["found"]))
         for view, (documents, rows_read, held, told) in counts.items():
             out.documents += documents
@@ -266,10 +266,10 @@ def _difference(data: list[Any]) -> Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class CompareTask:
     """The task that turns all facts of some groups into differences."""
 
-    work: Verifying
+    work: VerifyJob
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the differences and the counts."""
@@ -324,13 +324,16 @@ class Comparing:
     def _expected(view: View, group: bytes, given: Sequence[tuple[Any, ...]], tallies: Sequence[Tally]) -> Any:
         """Return the result of a group from all its contributions."""
         if not tallies:
-            return refolded(view, decode_key(group), [_given(*own) for own in given])
+            return refolded(view, decode_key(group), [_task_inputs(*own) for own in given])
         own = [
-            [Given(read_by(view, reducer, value), (rank(decode_key(key)), number)) for key, number, value, _ in given]
+            [
+                ReducerInput(read_by(view, reducer, value), (rank(decode_key(key)), number))
+                for key, number, value, _ in given
+            ]
             for reducer in view.reducers
         ]
         return folded(view, [reducer.describe() for reducer in view.reducers], tallies, own)
 
 
-def _given(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:
+def _task_inputs(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:
     return decode_key(key), number, value, moment

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any
 from zlib import crc32
 
-from penstock.spark.verify_job.tallies import Counting, Described
+from penstock.spark.verify_job.tallies import Described, ViewTallies
 from penstock.views import View
 
 __all__ = ["SCHEMA", "Fact", "Facts", "Known"]
@@ -50,7 +50,7 @@ class Facts:
     wanted: dict[str, frozenset[bytes]] | None = None
     rows: dict[tuple[str, bytes], list[tuple[Any, ...]]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
-    counting: dict[str, Counting | None] = field(default_factory=dict)
+    counting: dict[str, ViewTallies | None] = field(default_factory=dict)
     n: int = 0
 
     def add(self, view: str, group: bytes, fact: Fact, *more: Any) -> None:
@@ -59,10 +59,10 @@ class Facts:
             self.rows.setdefault((view, group), []).append((fact, *more))
             self.n += 1
 
-    def counting_of(self, view: View, described: Sequence[Described]) -> Counting | None:
+    def counting_of(self, view: View, described: Sequence[Described]) -> ViewTallies | None:
         """Return the tallies of a view over all parts of a task, or None if the view can't be tallied."""
         if view.name not in self.counting:
-            self.counting[view.name] = Counting.of(view, described)
+            self.counting[view.name] = ViewTallies.of(view, described)
         return self.counting[view.name]
 
     @property

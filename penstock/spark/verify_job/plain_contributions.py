@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from penstock.recovery import at, holds
-from penstock.spark.verify_job.tallies import Counting, told_apart
+from penstock.spark.verify_job.tallies import ViewTallies, distinct_groups
 from penstock.views import FieldMap, FunctionMap, Path, View
 
-__all__ = ["Emitted", "emitted"]
+__all__ = ["PlainContributions", "emitted"]
 
 _SCALARS: frozenset[type] = frozenset({type(None), bool, int, float, str, Decimal})
 _ORDERED: frozenset[type] = frozenset({str, int, tuple})
@@ -29,7 +29,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
-class Emitted:
+class PlainContributions:
     """Contributions as lists: document in the block, group, encoded group, and by path the values that reducers read.
 
     `values` are the values that a function yielded. `rest` are the documents left to the oracle.
@@ -42,13 +42,13 @@ class Emitted:
     values: list[Any] | None = None
     rest: set[int] = field(default_factory=set)
 
-    def without(self, rows: set[int]) -> Emitted:
+    def without(self, rows: set[int]) -> PlainContributions:
         """Return the contributions with these documents left to the oracle too."""
         if rows <= self.rest:
             return self
         rest = self.rest | rows
         kept = [i for i, row in enumerate(self.whose) if row not in rest]
-        return Emitted(
+        return PlainContributions(
             [self.whose[i] for i in kept],
             [self.groups[i] for i in kept],
             [self.encoded[i] for i in kept] if self.encoded else [],
@@ -58,7 +58,7 @@ class Emitted:
         )
 
 
-def emitted(view: View, counting: Counting, docs: Sequence[Any], without: set[int]) -> Emitted:
+def emitted(view: View, counting: ViewTallies, docs: Sequence[Any], without: set[int]) -> PlainContributions:
     """Return the contributions of documents to a view, except the documents `without`. A function may change `docs`."""
     if isinstance(view.map, FieldMap):
         out = _by_fields(view.map, docs, without)
@@ -75,15 +75,15 @@ def emitted(view: View, counting: Counting, docs: Sequence[Any], without: set[in
     return out.without({out.whose[i] for i in strange})
 
 
-def _by_fields(fields: FieldMap, docs: Sequence[Any], without: set[int]) -> Emitted:
+def _by_fields(fields: FieldMap, docs: Sequence[Any], without: set[int]) -> PlainContributions:
     whose = list(range(len(docs)))
     if without or fields.where is not None:
         condition: Mapping[str, Any] | None = None if fields.where is None else fields.where.describe()
         whose = [i for i in whose if i not in without and (condition is None or holds(condition, docs[i]))]
     kept = docs if len(whose) == len(docs) else [docs[i] for i in whose]
-    parts = [told_apart(_column(kept, path)) for path in fields.key.paths]
+    parts = [distinct_groups(_column(kept, path)) for path in fields.key.paths]
     groups = parts[0] if fields.key.single else list(zip(*parts, strict=True)) if parts else [()] * len(kept)
-    return Emitted(whose, groups, rest=set(without))
+    return PlainContributions(whose, groups, rest=set(without))
 
 
 def _column(values: Sequence[Any], path: Path) -> list[Any]:
@@ -94,8 +94,10 @@ def _column(values: Sequence[Any], path: Path) -> list[Any]:
     return [at(value, path) for value in values]
 
 
-def _by_function(function: Callable[[Any], Iterable[Any] | None], docs: Sequence[Any], without: set[int]) -> Emitted:
-    out, rest = Emitted(), set(without)
+def _by_function(
+    function: Callable[[Any], Iterable[Any] | None], docs: Sequence[Any], without: set[int]
+) -> PlainContributions:
+    out, rest = PlainContributions(), set(without)
     values: list[Any] = []
     for i, doc in enumerate(docs):
         if i in without:
@@ -108,11 +110,11 @@ def _by_function(function: Callable[[Any], Iterable[Any] | None], docs: Sequence
             out.whose.append(i)
             out.groups.append(group)
             values.append(value)
-    out.values, out.groups = values, told_apart(out.groups)
+    out.values, out.groups = values, distinct_groups(out.groups)
     try:
         _encode(values)
     except (UnicodeEncodeError, OverflowError):  # invalid text or a long int: the oracle finds the document
-        return Emitted(values=[], rest=rest | set(out.whose))
+        return PlainContributions(values=[], rest=rest | set(out.whose))
     return out.without(rest)
 
 

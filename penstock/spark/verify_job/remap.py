@@ -30,16 +30,16 @@ from penstock.cache import (
     segments_from,
     unpack_document,
 )
-from penstock.engine import Shipped, Snapshot, open_engine
+from penstock.engine import AppTransfer, Snapshot, open_engine
 from penstock.gateway import document_of, is_wrapped, key_value, unwrap
-from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, told_db
+from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, emissions_db
 from penstock.recovery import emission, moment_in, same_pairs
 from penstock.spark.verify_job.group_facts import Fact, Facts
-from penstock.spark.verify_job.plain_contributions import Emitted, emitted
+from penstock.spark.verify_job.plain_contributions import PlainContributions, emitted
 from penstock.spark.verify_job.spans import Span
 from penstock.views import FieldMap, Path, Table, View
 
-__all__ = ["Part", "Retelling", "Verifying"]
+__all__ = ["CopyPart", "RemapTask", "VerifyJob"]
 
 _BLOCK = 1 << 10
 _LINES = 1 << 12  # documents per block
@@ -49,13 +49,13 @@ _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Verifying:
+class VerifyJob:
     """The plan of one verification: the copy, the requested views, and the number of parts for comparison.
 
     If `groups` is set, only these groups are examined, by the oracle.
     """
 
-    app: Shipped
+    app: AppTransfer
     path: str
     views: tuple[str, ...]
     parts: int
@@ -63,7 +63,7 @@ class Verifying:
 
 
 @dataclass(slots=True)
-class Part:
+class CopyPart:
     """A part of a copy, in one of its partitions: some documents of a table, or some rows of a view."""
 
     partition: int
@@ -76,10 +76,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Retelling:
+class RemapTask:
     """The task that turns parts of a copy into facts."""
 
-    work: Verifying
+    work: VerifyJob
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the facts."""
@@ -108,13 +108,13 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
     """Add the contributions of the documents of a part."""
     shown, reader = snap.schema.table(table.name), snap.reader()
     documents = snap.log(table.name)
-    tellers = [_Teller(snap, view, facts) for view in views]
+    tellers = [_ViewMapper(snap, view, facts) for view in views]
     stop = None if span.stop is None else int.from_bytes(span.stop, "big")
     stamped = any(teller.stamped for teller in tellers)
     for segment in segments_from(reader, shown.number, int.from_bytes(span.start or b"\0", "big")):
         if stop is not None and segment.base >= stop:
             return
-        told = [teller.told_of(reader, segment) for teller in tellers]
+        told = [teller.segment_emissions(reader, segment) for teller in tellers]
         at = np.arange(len(segment))
         at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
         for first in range(0, at.size, _LINES):
@@ -164,7 +164,7 @@ def _documents(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: Facts, asked: bool) -> Iterator[None]:
     """Add the stored rows of a part, if the view is requested, and their contributions to the views on it."""
     node, reader = snap.schema.view(view.name, snap.reader()), snap.reader()
-    tellers = [_Teller(snap, child, facts) for child in views]
+    tellers = [_ViewMapper(snap, child, facts) for child in views]
     codec = node.reduce.codec
     for i, (key, row) in enumerate(reader.scan(node.reduce.db, span.start, span.stop)):
         state = codec.decode(key, row, f"view {view.name!r}")
@@ -173,13 +173,13 @@ def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: F
             facts.add(view.name, whole, Fact.HELD if state.held is not None else Fact.SHOWN, result, state.n)
             facts.count(view.name, rows=1)
         for teller in tellers:
-            teller.tell(decode_key(whole), whole, result, None, teller.told_of_row(reader, key))
+            teller.tell(decode_key(whole), whole, result, None, teller.row_emissions(reader, key))
         if i % _BLOCK == 0:
             yield
     yield
 
 
-class _Teller:
+class _ViewMapper:
     """The mapper of one view."""
 
     def __init__(self, snap: Snapshot, view: View, facts: Facts) -> None:
@@ -232,7 +232,7 @@ class _Teller:
             return value
         return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
 
-    def tell_all(self, block: _Block, told: _Told | None) -> None:
+    def tell_all(self, block: _Block, told: _DecodedEmissions | None) -> None:
         """Add the contributions of the documents of a block: tallied if they are plain, else one by one."""
         counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
         rest = set(range(n))
@@ -256,24 +256,26 @@ class _Teller:
     def _held_of(self, block: _Block) -> set[int]:
         return {i for i in range(len(block.docs)) if encode_key(block.key(i)) in self._held}
 
-    def told_of(self, reader: Reader, segment: Segment) -> _Told | None:
+    def segment_emissions(self, reader: Reader, segment: Segment) -> _DecodedEmissions | None:
         """Return the remembered emissions of a function view for the documents of a segment, else None."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
         groups = Groups()
-        return _Told(self._node.remembered(reader, groups).block(record_key(segment.base), len(segment)), groups)
+        return _DecodedEmissions(
+            self._node.remembered(reader, groups).block(record_key(segment.base), len(segment)), groups
+        )
 
-    def told_of_row(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
+    def row_emissions(self, reader: Reader, key: bytes) -> Callable[[], Any] | None:
         """Return a function for the remembered emission of a row of the parent view, or None for field views."""
         if not isinstance(self._node.mapper, FunctionMapper):
             return None
         remembered = self._node.remembered(reader, Groups())
-        [row] = reader.get_many(told_db(self._node.number), [key])
+        [row] = reader.get_many(emissions_db(self._node.number), [key])
         return lambda: [] if row is None else remembered.emissions_in(key, row).pairs(0, remembered.groups)
 
 
 @dataclass(frozen=True)
-class _Told:
+class _DecodedEmissions:
     """The remembered emissions of a function for the documents of a segment."""
 
     emissions: Emissions
@@ -287,7 +289,7 @@ class _Told:
     def _pairs(self) -> list[Pairs]:
         return self.emissions.pairs_of_each(self.names)
 
-    def otherwise(self, places: Sequence[int], found: Emitted) -> set[int]:
+    def otherwise(self, places: Sequence[int], found: PlainContributions) -> set[int]:
         """Return the documents at these places whose remembered emission differs from the found one."""
         values = found.values or []
         asked = [i for i in range(len(places)) if i not in found.rest]

@@ -19,10 +19,10 @@ from math import isfinite
 from typing import Any
 
 from penstock.cache import PenstockError, encode_key
-from penstock.recovery import RECIPES, Given, Numbers, result_of
+from penstock.recovery import RECIPES, Numbers, ReducerInput, result_of
 from penstock.views import FieldMap, Path, View
 
-__all__ = ["Counting", "Tally", "folded", "told_apart"]
+__all__ = ["Tally", "ViewTallies", "distinct_groups", "folded"]
 
 _NULL = type(None)
 _FLAGS: dict[bool, object] = {True: object(), False: object()}
@@ -55,7 +55,7 @@ def _paths(view: View, described: Sequence[Described]) -> tuple[Path | None, ...
     return tuple(dict.fromkeys(read_at(view, own) for own in described if not _counts_all(own)))
 
 
-def told_apart(groups: list[Any]) -> list[Any]:
+def distinct_groups(groups: list[Any]) -> list[Any]:
     """Return the groups with bools replaced by objects that equal no number."""
     if bool not in set(map(type, groups)):
         return groups
@@ -68,7 +68,7 @@ def _meant(group: Any) -> Any:
     return _MEANT[group] if type(group) is object else group
 
 
-class _Column:
+class _ColumnTally:
     """The tallies of one path: the count of each kind of value, and the sums that reducers need."""
 
     def __init__(self, described: Sequence[Described]) -> None:
@@ -138,7 +138,7 @@ class _Column:
                     out[group][1][i][kind.__name__][place][what] = n
 
 
-class Counting:
+class ViewTallies:
     """The tallies of one view."""
 
     def __init__(self, view: View, described: Sequence[Described]) -> None:
@@ -150,13 +150,15 @@ class Counting:
     def _begin(self) -> None:
         self._n: Counter[Any] = Counter()
         self._columns = {
-            path: _Column([own for own in self._described if not _counts_all(own) and read_at(self._view, own) == path])
+            path: _ColumnTally(
+                [own for own in self._described if not _counts_all(own) and read_at(self._view, own) == path]
+            )
             for path in self._paths
         }
         self._encoded: dict[Any, bytes | None] = {}
 
     @classmethod
-    def of(cls, view: View, described: Sequence[Described]) -> Counting | None:
+    def of(cls, view: View, described: Sequence[Described]) -> ViewTallies | None:
         """Return the tallies of a view, or None if a reducer needs single contributions."""
         names = {own["reducer"] for own in described}
         tallied = not view.index and names <= {"count", *_SUMMED, *_VALUED}
@@ -219,7 +221,7 @@ def _plain_group(group: Any) -> bool:
 
 
 def folded(
-    view: View, described: Sequence[Described], tallies: Sequence[Tally], given: Sequence[Sequence[Given]]
+    view: View, described: Sequence[Described], tallies: Sequence[Tally], given: Sequence[Sequence[ReducerInput]]
 ) -> Any:
     """Return the result of a group from its tallies and from the contributions that were not tallied."""
     paths = _paths(view, described)
@@ -237,7 +239,7 @@ def folded(
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (str, int, float, Decimal)}
 
 
-def _result(described: Described, kinds: Sequence[tuple[Any, ...]], given: Sequence[Given]) -> Any:
+def _result(described: Described, kinds: Sequence[tuple[Any, ...]], given: Sequence[ReducerInput]) -> Any:
     name = described["reducer"]
     if name == "count":
         return sum(n for _, n, *_ in kinds) + result_of(described, None, None, given)
@@ -247,7 +249,7 @@ def _result(described: Described, kinds: Sequence[tuple[Any, ...]], given: Seque
         for kind, n, sums, squares, _ in kinds:
             numbers.more(_KINDS[kind], n, _total(sums, 1), _total(squares, 2))
         return numbers.result()
-    more = [Given(value, ((), 0)) for *_, values in kinds for value, n in values.items() for _ in range(n)]
+    more = [ReducerInput(value, ((), 0)) for *_, values in kinds for value, n in values.items() for _ in range(n)]
     return result_of(described, None, None, [*more, *given])
 
 

@@ -26,48 +26,48 @@ class Standing(Enum):
     REPLACED = "another file than the one that was read"
 
 
-class Block(msgspec.Struct, array_like=True, frozen=True):
+class FileBlock(msgspec.Struct, array_like=True, frozen=True):
     """The size and hash of a block."""
 
     size: int
     hash: int
 
     @classmethod
-    def of(cls, data: bytes) -> Block:
+    def of(cls, data: bytes) -> FileBlock:
         """Return the block of these bytes."""
         return cls(len(data), xxhash.xxh3_64_intdigest(data))
 
 
-class Whole(msgspec.Struct, array_like=True, frozen=True):
+class FileFacts(msgspec.Struct, array_like=True, frozen=True):
     """The size and blocks of a whole file on the disk."""
 
     size: int
-    first: Block
-    last: Block
+    first: FileBlock
+    last: FileBlock
 
     @classmethod
-    def of(cls, file: int) -> Whole:
+    def of(cls, file: int) -> FileFacts:
         """Read the blocks of the file with this descriptor."""
         size = os.fstat(file).st_size
         last = os.pread(file, BLOCK, max(size - BLOCK, 0))
-        return cls(size, Block.of(os.pread(file, BLOCK, 0)), Block.of(last))
+        return cls(size, FileBlock.of(os.pread(file, BLOCK, 0)), FileBlock.of(last))
 
 
-class Note(msgspec.Struct, array_like=True, frozen=True):
+class FileState(msgspec.Struct, array_like=True, frozen=True):
     """The spout state of a file, stored with each batch."""
 
     format: str
     number: int  # number of lines or rows read
-    first: Block  # of the bytes read, unpacked
-    last: Block
-    whole: Whole | None  # of a file that was read to its end
+    first: FileBlock  # of the bytes read, unpacked
+    last: FileBlock
+    whole: FileFacts | None  # of a file that was read to its end
 
     def encode(self) -> bytes:
         """Return it as bytes."""
         return _encode(self)
 
     @staticmethod
-    def decode(note: bytes) -> Note | None:
+    def decode(note: bytes) -> FileState | None:
         """Decode it. Return None if the bytes are not valid."""
         try:
             return _decode(note)
@@ -76,10 +76,10 @@ class Note(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Note).decode
+_decode = msgspec.msgpack.Decoder(FileState).decode
 
 
-class Ends:
+class FileEnds:
     """The first and the last bytes that were read so far."""
 
     def __init__(self, first: bytes = b"", last: bytes = b"") -> None:
@@ -100,9 +100,9 @@ class Ends:
         self._first = (self._first + first)[:BLOCK]
         self._last = (last + b"\n")[-BLOCK:]
 
-    def blocks(self) -> tuple[Block, Block]:
+    def blocks(self) -> tuple[FileBlock, FileBlock]:
         """Return the blocks of these bytes."""
-        return Block.of(self._first), Block.of(self._last)
+        return FileBlock.of(self._first), FileBlock.of(self._last)
 
 
 def _tail(lines: list[bytes]) -> list[bytes]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.cache import MAX_DIGITS, PenstockError, TooManyDigits, decode_json, pack_document
-from penstock.gateway import Form, Received
+from penstock.gateway import Form, ReceivedRecord
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.files.streams import packing_in
 
@@ -30,17 +30,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(slots=True)
-class Shaped:
+class LineRecords:
     """The records from `used` lines. The lines in `skips` gave no record."""
 
     lines: list[bytes]
     used: int
     skips: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
-    received: dict[int, Received] = field(default_factory=dict)  # the bytes of refused lines
+    received: dict[int, ReceivedRecord] = field(default_factory=dict)  # the bytes of refused lines
 
 
-class Shape(Protocol):
+class LineFormat(Protocol):
     """A format of lines."""
 
     raw: bool
@@ -50,11 +50,11 @@ class Shape(Protocol):
         """Read the first lines of the file, if reading starts after them."""
         ...
 
-    def shape(self, lines: list[bytes], last: bool) -> Shaped:
+    def shape(self, lines: list[bytes], last: bool) -> LineRecords:
         """Convert lines to records. If these are the `last` lines of the file, all of them are used."""
         ...
 
-    def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
+    def ends_whole(self, lines: list[bytes], shaped: LineRecords) -> bool:
         """Return whether the last of these lines, which has no line feed, may be complete."""
         ...
 
@@ -74,7 +74,7 @@ class JsonLines:
         """Note that the file has begun. JSON lines have no header."""
         self._begun = True
 
-    def shape(self, lines: list[bytes], last: bool) -> Shaped:
+    def shape(self, lines: list[bytes], last: bool) -> LineRecords:
         """Return the lines unchanged."""
         if not self._begun and lines:
             self._begun = True
@@ -85,9 +85,9 @@ class JsonLines:
                 raise SourceUnreadable(self._name, "it is one JSON array and not JSON lines", remedy)
             if first is not lines[0]:
                 lines = [first, *lines[1:]]
-        return Shaped(lines, len(lines))
+        return LineRecords(lines, len(lines))
 
-    def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
+    def ends_whole(self, lines: list[bytes], shaped: LineRecords) -> bool:
         """Return whether the last line is valid JSON."""
         try:
             _decode(lines[-1])
@@ -131,9 +131,9 @@ class Csv:
         """Read the names of the fields."""
         self._head(first, last=True)
 
-    def shape(self, lines: list[bytes], last: bool) -> Shaped:
+    def shape(self, lines: list[bytes], last: bool) -> LineRecords:
         """Convert rows to documents."""
-        out = Shaped([], 0)
+        out = LineRecords([], 0)
         if self.columns is None:
             out.used = self._head(lines, last)
             out.skips += range(out.used)
@@ -143,7 +143,7 @@ class Csv:
             pass
         return out
 
-    def ends_whole(self, lines: list[bytes], shaped: Shaped) -> bool:
+    def ends_whole(self, lines: list[bytes], shaped: LineRecords) -> bool:
         """Return whether the last row has a cell for each field."""
         return shaped.used == len(lines) and shaped.used - 1 not in shaped.refused
 
@@ -181,7 +181,7 @@ class Csv:
         self.columns = tuple(row)
         return feed.at
 
-    def _rows(self, lines: list[bytes], last: bool, out: Shaped) -> bool:
+    def _rows(self, lines: list[bytes], last: bool, out: LineRecords) -> bool:
         """Convert rows up to a broken one. Return False if the last row has no end yet."""
         columns, start = self.columns, out.used
         assert columns is not None
@@ -214,11 +214,11 @@ class Csv:
         return True
 
     @staticmethod
-    def _refuse(out: Shaped, lines: list[bytes], reason: str, end: int | None = None) -> None:
+    def _refuse(out: LineRecords, lines: list[bytes], reason: str, end: int | None = None) -> None:
         """Refuse only the line where a broken row begins, because the lines that it swallowed may be valid rows."""
         start = out.used
         out.refused[start] = reason
-        out.received[start] = Received.made(Form.TEXT, b"\n".join(lines[start : end or start + 1]))
+        out.received[start] = ReceivedRecord.made(Form.TEXT, b"\n".join(lines[start : end or start + 1]))
         out.skips.append(start)
         out.used = start + 1
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.gateway import Form, Received, TableBatch
+from penstock.gateway import Form, ReceivedRecord, TableBatch
 from penstock.spout.errors import SourceUnreadable
-from penstock.spout.files.file_identity import Block, Ends, Note, Standing, Whole
-from penstock.spout.files.formats import Csv, JsonLines, Shape, Shaped
-from penstock.spout.files.line_splitter import MOST_LINE, Huge, Lines
+from penstock.spout.files.file_identity import FileBlock, FileEnds, FileFacts, FileState, Standing
+from penstock.spout.files.formats import Csv, JsonLines, LineFormat, LineRecords
+from penstock.spout.files.line_splitter import MOST_LINE, Huge, LineSplitter
 from penstock.spout.files.streams import Halted, Packing, Pipe, PlainFile, Stream, Unpacked, never
 from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
@@ -35,7 +35,7 @@ _FIRST_LOOK, _LAST_LOOK = 0.01, 0.2  # the first and the longest pause, in secon
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FileFormat:
     """The format of a file's lines, and its compression."""
 
     name: str
@@ -44,7 +44,7 @@ class Format:
     nulls: tuple[str, ...] = ()
     arrays: bool = False  # whether a line may be a JSON array
 
-    def shape(self, file: str) -> Shape:
+    def shape(self, file: str) -> LineFormat:
         """Return the converter for the lines of this file."""
         return JsonLines(file, self.arrays) if self.name.startswith("jsonl") else Csv(file, self.delimiter, self.nulls)
 
@@ -63,7 +63,7 @@ class FileSpout:
         file: int,
         name: str,
         source: str | None,
-        format: Format,
+        format: FileFormat,
         follow: str | None = None,
         again: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -89,9 +89,9 @@ class FileSpout:
         self._offset = self.number = 0
         self._again = self._noted = False
         self._final = self._follow is None  # whether the end of this file is the end of the spout
-        self._ends = Ends()
+        self._ends = FileEnds()
         self._shape = self._format.shape(self.name)
-        self._lines = Lines(self._stream())
+        self._lines = LineSplitter(self._stream())
 
     def _stream(self) -> Stream:
         bare: Stream = PlainFile(self._file) if self._regular else Pipe(self._file)
@@ -136,20 +136,20 @@ class FileSpout:
         self.ended = self.standing is Standing.FINISHED and self._follow is None
 
     def _recognise(self, known: Remembered) -> Standing:
-        note = Note.decode(known.note)
+        note = FileState.decode(known.note)
         if note is None or note.format != self._format.name:
             return Standing.REPLACED
         packed = self._format.packing is not None
-        if packed and note.whole is not None and note.whole == Whole.of(self._file):
+        if packed and note.whole is not None and note.whole == FileFacts.of(self._file):
             self._offset, self.number = known.offset, note.number
             return Standing.FINISHED
         stream = self._stream()
         ends = stream.go_to(known.offset, note.first.size, note.last.size)
-        if ends is None or (Block.of(ends[0]), Block.of(ends[1])) != (note.first, note.last):
+        if ends is None or (FileBlock.of(ends[0]), FileBlock.of(ends[1])) != (note.first, note.last):
             return Standing.REPLACED
         self._offset, self.number = known.offset, note.number
-        self._ends = Ends(*ends)
-        self._lines = Lines(stream)
+        self._ends = FileEnds(*ends)
+        self._lines = LineSplitter(stream)
         if self._offset:
             self._shape.begin(ends[0].split(b"\n"))
         self._noted = note.whole is not None and not packed and not self.lag()
@@ -196,7 +196,7 @@ class FileSpout:
             return self._batch([], shaped, True, True)
         return None
 
-    def _shaped(self, lines: list[bytes], last: bool) -> tuple[list[bytes], Shaped, bool]:
+    def _shaped(self, lines: list[bytes], last: bool) -> tuple[list[bytes], LineRecords, bool]:
         """Return the usable lines, their records, and whether the last one has a line feed."""
         if last and self._lines.rest:
             more, before = [*lines, self._lines.rest], copy(self._shape)
@@ -208,7 +208,7 @@ class FileSpout:
             self._shape = before
         return lines, self._shape.shape(lines, last), True
 
-    def _batch(self, lines: list[bytes], shaped: Shaped, close: bool, end: bool) -> SpoutBatch:
+    def _batch(self, lines: list[bytes], shaped: LineRecords, close: bool, end: bool) -> SpoutBatch:
         """Create the batch of lines that were read. `end` says that no lines are left."""
         size = sum(map(len, lines)) + len(lines) - (not close)
         if self._regular and lines:
@@ -219,7 +219,7 @@ class FileSpout:
 
     def _passed_over(self, huge: Huge) -> SpoutBatch:
         self._ends.add_huge(huge.first, huge.last)
-        received = Received.made(Form.TEXT if self._shape.columns else Form.JSON, huge.data, size=huge.size)
+        received = ReceivedRecord.made(Form.TEXT if self._shape.columns else Form.JSON, huge.data, size=huge.size)
         reason = f"it has {huge.size:,} bytes, more than {MOST_LINE:,}"
         if not received.whole:
             if not self._regular:
@@ -227,11 +227,11 @@ class FileSpout:
                 raise SourceUnreadable(self.name, f"line {self.number + 1:,} has {huge.size:,} bytes", remedy)
             at = f"{'unpacked ' if self._format.packing else ''}bytes {self._offset} to {self._offset + huge.size}"
             reason += f"; only its beginning is kept, all of it is {at} of the file"
-        shaped = Shaped([], 1, [0], {0: reason}, {0: received})
+        shaped = LineRecords([], 1, [0], {0: reason}, {0: received})
         return self._given(TableBatch([]), 1, huge.size + 1, False, shaped, [self._offset])
 
     def _given(
-        self, records: TableBatch, lines: int, size: int, end: bool, shaped: Shaped, begins: Sequence[int]
+        self, records: TableBatch, lines: int, size: int, end: bool, shaped: LineRecords, begins: Sequence[int]
     ) -> SpoutBatch:
         start, first = self._offset, self.number + 1
         self._offset += size
@@ -240,8 +240,8 @@ class FileSpout:
         again, self._again = self._again, False
         note = b""
         if self.source is not None:
-            whole = Whole.of(self._file) if self._noted else None
-            note = Note(self._format.name, self.number, *self._ends.blocks(), whole).encode()
+            whole = FileFacts.of(self._file) if self._noted else None
+            note = FileState(self._format.name, self.number, *self._ends.blocks(), whole).encode()
         raw = self._shape.raw and not shaped.skips
         unit = f"{self.name}, line"
         skips, refused, received = shaped.skips, shaped.refused, shaped.received

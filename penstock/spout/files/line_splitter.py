@@ -45,7 +45,7 @@ class Huge:
             self.parts = [self.parts[0][:_HEAD]]
 
 
-class Lines:
+class LineSplitter:
     """The lines of a stream."""
 
     def __init__(self, stream: Stream) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cache import MissingExtra, PenstockError, pack_document
-from penstock.gateway import Received, TableBatch
+from penstock.gateway import ReceivedRecord, TableBatch
 from penstock.spout.errors import SourceUnreadable
-from penstock.spout.files.file_identity import Block, Note, Standing, Whole
+from penstock.spout.files.file_identity import FileBlock, FileFacts, FileState, Standing
 from penstock.spout.protocol import Contract, Recall, SpoutBatch
 
 _EXACT = Contract(True, "its rows from an offset on are read again as long as the file is the same")
 _FORMAT = "parquet"
-_NONE = Block.of(b"")
+_NONE = FileBlock.of(b"")
 
 
 class ParquetSpout:
@@ -38,7 +38,7 @@ class ParquetSpout:
         self.name = name
         self._anew = again
         self._again = False
-        self._whole = Whole.of(file)
+        self._whole = FileFacts.of(file)
         self._file = file
         try:
             self._table = parquet.ParquetFile(os.fdopen(file, "rb", closefd=False))
@@ -55,7 +55,7 @@ class ParquetSpout:
         known = recall(self.source)
         if known is None:
             return
-        note = Note.decode(known.note)
+        note = FileState.decode(known.note)
         same = note is not None and note.format == _FORMAT and note.whole == self._whole
         if same and not self._anew:
             self.number = known.offset
@@ -75,14 +75,14 @@ class ParquetSpout:
         self.number += len(rows)
         lines: list[bytes] = []
         refused: dict[int, str] = {}
-        received: dict[int, Received] = {}
+        received: dict[int, ReceivedRecord] = {}
         for place, row in enumerate(rows):
             try:
                 lines.append(pack_document(row))
             except PenstockError as error:
-                refused[place], received[place] = str(error), Received.of(row)
+                refused[place], received[place] = str(error), ReceivedRecord.of(row)
         again, self._again = self._again, False
-        note = Note(_FORMAT, self.number, _NONE, _NONE, self._whole).encode()
+        note = FileState(_FORMAT, self.number, _NONE, _NONE, self._whole).encode()
         unit = f"{self.name}, row"
         self.ended = self.number >= self._rows
         out = SpoutBatch(

@@ -6,10 +6,10 @@ import os
 import stat
 from collections.abc import Sequence
 
-from penstock.cache import shown_key
+from penstock.cache import key_text
 from penstock.spout.errors import SourceMissing, SourceUnreadable, UriError
-from penstock.spout.files.file_identity import BLOCK, Block, Note, Whole
-from penstock.spout.files.line_files import FileSpout, Format
+from penstock.spout.files.file_identity import BLOCK, FileBlock, FileFacts, FileState
+from penstock.spout.files.line_files import FileFormat, FileSpout
 from penstock.spout.files.parquet import ParquetSpout
 from penstock.spout.files.streams import PACKINGS, packing_in, packing_of
 from penstock.spout.protocol import Remembered
@@ -64,7 +64,7 @@ def open_file(
             if keys:
                 raise SourceUnreadable(name, "keys can't be read from Parquet", "save them as CSV or JSON lines")
             return ParquetSpout(file, name, source, again)
-        own = Format(
+        own = FileFormat(
             f"{kind}.{packed}" if packed else kind,
             packing_of(packed) if packed else None,
             "\t" if kind == "tsv" else delimiter,
@@ -88,11 +88,11 @@ def begun(path: str, format: str | None, offset: int, number: int) -> Remembered
         kind, packed = _kind(path, format, file)
         assert packed is None, "a packed file is read from its beginning"
         if kind == "parquet":
-            note = Note(kind, number, Block.of(b""), Block.of(b""), Whole.of(file))
+            note = FileState(kind, number, FileBlock.of(b""), FileBlock.of(b""), FileFacts.of(file))
         else:
             first = os.pread(file, min(BLOCK, offset), 0)
             last = os.pread(file, min(BLOCK, offset), max(0, offset - BLOCK))
-            note = Note(kind, number, Block.of(first), Block.of(last), None)
+            note = FileState(kind, number, FileBlock.of(first), FileBlock.of(last), None)
         return Remembered(offset, note.encode())
     finally:
         os.close(file)
@@ -119,7 +119,7 @@ def file_size(path: str) -> int | None:
     except OSError as error:
         raise SourceMissing(path, os.strerror(error.errno or 0).lower(), "check the path") from None
     except ValueError:  # a character that file names can't contain
-        raise SourceMissing(shown_key(path), "no file can have this name", "check the path") from None
+        raise SourceMissing(key_text(path), "no file can have this name", "check the path") from None
     if stat.S_ISDIR(found.st_mode):
         raise SourceMissing(path, "it is a folder", f"name the files in it, as in {os.path.join(path, '*.jsonl')}")
     if not os.access(path, os.R_OK):

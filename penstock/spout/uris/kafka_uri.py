@@ -6,8 +6,8 @@ from datetime import datetime
 
 from penstock.kafka import KafkaFault, address_of, connect
 from penstock.spout.errors import UriError
-from penstock.spout.kafka_records import KEYS, Shape
-from penstock.spout.kafka_spout import EARLIEST, LATEST, KafkaSpout, Reading
+from penstock.spout.kafka_records import KEYS, KafkaFormat
+from penstock.spout.kafka_spout import EARLIEST, LATEST, KafkaSpout, ReadOptions
 from penstock.spout.uri import Uri
 
 _DEBEZIUM, _TOPIC = "debezium", "topic"
@@ -24,8 +24,8 @@ def open_kafka(uri: Uri, table: str) -> tuple[KafkaSpout, bool]:
     envelope = _one_of(uri, "envelope", (_DEBEZIUM, _TOPIC))
     keys = _one_of(uri, "keys", tuple(KEYS)) or "json"
     fields = tuple(filter(None, uri.options.get("key", "").split(",")))
-    shape = Shape(KEYS[keys], fields, envelope == _DEBEZIUM)
-    reading = Reading(moment_in(uri, "from", EARLIEST), lost, uri.options.get("name") or None, shape)
+    shape = KafkaFormat(KEYS[keys], fields, envelope == _DEBEZIUM)
+    reading = ReadOptions(moment_in(uri, "from", EARLIEST), lost, uri.options.get("name") or None, shape)
     return KafkaSpout(address, table, connect(address), reading), envelope == _TOPIC
 
 

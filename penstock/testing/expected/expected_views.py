@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.recovery import Rank, Recomputed, recomputed
+from penstock.recovery import Rank, RecomputedView, recomputed
 from penstock.spout import Record
-from penstock.testing.expected.winning_versions import Documents
+from penstock.testing.expected.winning_versions import ExpectedDocuments
 from penstock.views import App, Table, View
 
 
@@ -31,7 +31,7 @@ class Oracle:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.tables = {table.name: Documents(table) for table in app.tables()}
+        self.tables = {table.name: ExpectedDocuments(table) for table in app.tables()}
         self._keyless = 0
 
     def turn(self, app: App) -> None:
@@ -56,12 +56,12 @@ class Oracle:
                 documents.take(record)
         return any(self.tables[table].content(where) != old for (table, where), old in before.items())
 
-    def view(self, name: str) -> Recomputed:
+    def view(self, name: str) -> RecomputedView:
         """Recompute a view, after the views that it is chained to."""
         view = self.app.view_of(name)
         return self.over(view, [] if isinstance(view.source, Table) else self.view(view.source.name).sorted())
 
-    def over(self, view: View, rows: Iterable[tuple[Any, Any]]) -> Recomputed:
+    def over(self, view: View, rows: Iterable[tuple[Any, Any]]) -> RecomputedView:
         """Recompute a view over the documents of its table, or over these rows of its parent view."""
         if not isinstance(view.source, Table):
             return recomputed(view, rows)

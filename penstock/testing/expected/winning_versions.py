@@ -39,7 +39,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Entry:
+class ExpectedKey:
     """The state of one key: its fields, and the version of its last deletion."""
 
     key: Any
@@ -70,11 +70,11 @@ class Entry:
         return max(seen, key=lambda one: one[0], default=None)
 
 
-class Documents:
+class ExpectedDocuments:
     """The documents of one table, built record by record.
 
     >>> import penstock as ps
-    >>> users = Documents(ps.App("shop").table("users", key="id", ts="ts"))
+    >>> users = ExpectedDocuments(ps.App("shop").table("users", key="id", ts="ts"))
     >>> for name, ts in ("Sue", 2), ("Joe", 1):
     ...     users.take(ps.Record("users", 7, {"id": 7, "name": name, "ts": ts}))
     >>> users.living()
@@ -84,7 +84,7 @@ class Documents:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.ts_kind: str | None = None
-        self.entries: dict[Rank, Entry] = {}
+        self.entries: dict[Rank, ExpectedKey] = {}
         self.refused = 0  # number of rejected records
         self._arrivals = 0
 
@@ -171,7 +171,7 @@ class Documents:
             moment = self._moment(ts)
         self._arrivals += 1
         version = Version(moment, self._arrivals)
-        entry = self.entries.setdefault(where, Entry(key))
+        entry = self.entries.setdefault(where, ExpectedKey(key))
         if doc is None:
             self._delete(entry, version, ts)
         elif self.table.merge is Merge.REPLACE:
@@ -184,7 +184,7 @@ class Documents:
         if not entry.fields and entry.floor is None:
             del self.entries[where]
 
-    def _delete(self, entry: Entry, version: Version, ts: Any) -> None:
+    def _delete(self, entry: ExpectedKey, version: Version, ts: Any) -> None:
         if entry.floor is not None and version < entry.floor:
             return
         left = {name: f for name, f in entry.fields.items() if f.version > version}
@@ -213,7 +213,7 @@ class Documents:
         self.ts_kind = kind
         return moment
 
-    def _keyed(self, fields: dict[str, Any], entry: Entry, moment: Moment, ts: Any) -> dict[str, Any]:
+    def _keyed(self, fields: dict[str, Any], entry: ExpectedKey, moment: Moment, ts: Any) -> dict[str, Any]:
         """Add the key and the ts to the fields of a patch, since every patch must carry them."""
         doc = dict(fields)
         paths = [*self.table.key.paths, *([] if self.table.ts is None else [self.table.ts])]

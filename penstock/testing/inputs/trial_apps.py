@@ -46,7 +46,7 @@ Write = Callable[[Random, int], dict[str, Any]]
 
 
 @dataclass(slots=True)
-class Stream:
+class TrialRecords:
     """Records of one or several tables: keys that repeat, moments around the present, and some deletions."""
 
     tables: dict[str, Write]
@@ -85,7 +85,7 @@ class Trial:
 
     name: str
     app: App
-    stream: Callable[[], Stream]
+    stream: Callable[[], TrialRecords]
     others: tuple[App, ...] = ()  # apps that this one may change to
     outage: Switch | None = None  # the service that map functions ask
 
@@ -105,7 +105,7 @@ def _counts() -> Trial:
             yield len(row.key), row.value
 
     docs: dict[str, Write] = {"users": lambda r, _: {"name": r.choice(_NAMES)}}
-    return Trial("counts", app, lambda: Stream(docs), (other,))
+    return Trial("counts", app, lambda: TrialRecords(docs), (other,))
 
 
 def _sums() -> Trial:
@@ -122,7 +122,7 @@ def _sums() -> Trial:
     plain = other.table("plain", key="id")
     rows = plain.view("sums", key=("g", "v"), value="v", reduce={"n": count(), "total": sum()})
     rows.view("kinds", key="value.n", reduce=count())
-    return Trial("sums", app, lambda: Stream({"plain": doc}, ts=None), (other, *variants_of(app)))
+    return Trial("sums", app, lambda: TrialRecords({"plain": doc}, ts=None), (other, *variants_of(app)))
 
 
 def _patches() -> Trial:
@@ -144,14 +144,14 @@ def _patches() -> Trial:
 
     del loose
 
-    class Two(Stream):
+    class Two(TrialRecords):
         """Records of two tables, one with a ts and one without."""
 
         def record(self, choose: Random) -> Record:
             """Return the next record."""
             self.ts = "ts" if choose.random() < 0.6 else None
             self.tables = {"patched": doc} if self.ts else {"loose": part}
-            return Stream.record(self, choose)
+            return TrialRecords.record(self, choose)
 
     return Trial("patches", app, lambda: Two({}), variants_of(app))
 
@@ -180,7 +180,7 @@ def _functions() -> Trial:
     def _(doc: Any) -> Iterator[Any]:
         yield from ((tag, doc["v"]) for tag in doc["tags"])
 
-    return Trial("functions", app, lambda: Stream({"orders": doc}), (other, *variants_of(app)))
+    return Trial("functions", app, lambda: TrialRecords({"orders": doc}), (other, *variants_of(app)))
 
 
 class _Bounded:
@@ -214,7 +214,7 @@ def _asking() -> Trial:
     def doc(choose: Random, _: int) -> dict[str, Any]:
         return {"name": choose.choice(_NAMES), "v": choose.choice((1, 2, 0.5))}
 
-    return Trial("asking", app, lambda: Stream({"users": doc}), variants_of(app), switch)
+    return Trial("asking", app, lambda: TrialRecords({"users": doc}), variants_of(app), switch)
 
 
 class _Cubes:
@@ -246,7 +246,7 @@ def _groups() -> Trial:
     def doc(choose: Random, _: int) -> dict[str, Any]:
         return {"name": choose.choice(_NAMES), "v": choose.choice((1, -2, 0.25, 40, None, "much"))}
 
-    class Two(Stream):
+    class Two(TrialRecords):
         """Records of two tables: one has its ts in the document, the other beside it."""
 
         def record(self, choose: Random) -> Record:
@@ -254,7 +254,7 @@ def _groups() -> Trial:
             self.broker = choose.random() < 0.4
             self.ts = None if self.broker else "ts"
             self.tables = {"heard" if self.broker else "users": doc}
-            found = Stream.record(self, choose)
+            found = TrialRecords.record(self, choose)
             if self.broker:
                 return found
             org = choose.choice("xy")
@@ -292,7 +292,7 @@ def _trees() -> Trial:
     rows = users.view("ends", key="name", reduce={"kinds": distinct("v"), "most": max("v"), "n": count()})
     rows.view("highest", key=(), value="value.most", reduce=max())
     users.view("deep", key=("v", "name"), value="n", reduce=sum(), sources=True)
-    return Trial("trees", app, lambda: Stream({"users": _valued}), (other, *variants_of(app)))
+    return Trial("trees", app, lambda: TrialRecords({"users": _valued}), (other, *variants_of(app)))
 
 
 def _monoids() -> Trial:
@@ -301,7 +301,7 @@ def _monoids() -> Trial:
     users.view("one", key=(), value="name", reduce={"longest": monoid(_Longest()), "letters": _total})
     users = other.table("users", key="id", ts="ts")
     users.view("one", key="name", value="name", reduce={"longest": monoid(_Longest())})
-    return Trial("monoids", app, lambda: Stream({"users": _valued}), (other,))
+    return Trial("monoids", app, lambda: TrialRecords({"users": _valued}), (other,))
 
 
 def _spreads() -> Trial:
@@ -309,7 +309,7 @@ def _spreads() -> Trial:
     plain = app.table("plain", key="id")
     read = {"kinds": distinct("v"), "middle": quantiles([0.5], "n"), "some": collect(2, "v"), "low": bottom(2, "v")}
     plain.view("spread", key="name", reduce=read)
-    return Trial("spreads", app, lambda: Stream({"plain": _valued}, ts=None), variants_of(app))
+    return Trial("spreads", app, lambda: TrialRecords({"plain": _valued}, ts=None), variants_of(app))
 
 
 def _kept() -> Trial:
@@ -322,7 +322,7 @@ def _kept() -> Trial:
     def _(doc: Any) -> Iterator[Any]:
         yield from ((letter, doc["v"]) for letter in doc["name"])
 
-    return Trial("kept", app, lambda: Stream({"plain": _valued}, ts=None), variants_of(app))
+    return Trial("kept", app, lambda: TrialRecords({"plain": _valued}, ts=None), variants_of(app))
 
 
 def _valued(choose: Random, now: int) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def tokens() -> Trial:
     def doc(choose: Random, now: int) -> dict[str, Any]:
         return {"name": choose.choice(_NAMES), "token": now}
 
-    return Trial("tokens", app, lambda: Stream({"docs": doc}))
+    return Trial("tokens", app, lambda: TrialRecords({"docs": doc}))
 
 
 def trials() -> tuple[Trial, ...]:

@@ -31,7 +31,7 @@ Doc = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class DocumentProfile:
     """The documents of one table, with their keys and field values. Without `changes`, fields are left as they are."""
 
     table: Table
@@ -43,7 +43,7 @@ class Learnt:
     start: Any = None  # the least ts
 
     @classmethod
-    def of(cls, table: Table, docs: Iterable[Mapping[str, Any]], changes: bool = True) -> Learnt:
+    def of(cls, table: Table, docs: Iterable[Mapping[str, Any]], changes: bool = True) -> DocumentProfile:
         """Learn from these documents."""
         good: list[Doc] = []
         keys: Counter[Any] = Counter()
@@ -92,10 +92,10 @@ class Learnt:
 
 
 @dataclass(slots=True)
-class Stream:
+class TrialStream:
     """Records of all tables of an app, for one run."""
 
-    learnt: Sequence[Learnt]
+    learnt: Sequence[DocumentProfile]
     now: int = 0
     span: int = 0
     wide: bool = False
@@ -127,26 +127,26 @@ class Makers:
     given: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
 
-    def learnt(self) -> tuple[Learnt, ...]:
+    def learnt(self) -> tuple[DocumentProfile, ...]:
         """Learn from the documents of each table."""
         return tuple(self.of(table) for table in self.app.tables())
 
-    def of(self, table: Table) -> Learnt:
+    def of(self, table: Table) -> DocumentProfile:
         """Learn from the documents of one table."""
         given = self.given.get(table.name)
         if given is None and table.sample is not None:
-            return Learnt.of(table, read_sample(os.path.join(self.folder, table.sample), table.name))
+            return DocumentProfile.of(table, read_sample(os.path.join(self.folder, table.sample), table.name))
         if given is None:
-            return Learnt.of(table, _from_definitions(self.app, table))
+            return DocumentProfile.of(table, _from_definitions(self.app, table))
         if isinstance(given, str | os.PathLike):
-            return Learnt.of(table, read_sample(os.fspath(given), table.name))
+            return DocumentProfile.of(table, read_sample(os.fspath(given), table.name))
         if hasattr(given, "example") and hasattr(given, "map"):
-            return Learnt.of(table, drawn(given), changes=False)
+            return DocumentProfile.of(table, drawn(given), changes=False)
         if callable(given):
             choose = Random(0)
             made: list[Any] = [given(choose) for _ in range(_POOL)]
-            return Learnt.of(table, made, changes=False)
-        return Learnt.of(table, given)
+            return DocumentProfile.of(table, made, changes=False)
+        return DocumentProfile.of(table, given)
 
 
 def makers(app: App, docs: Any = None, folder: str = "") -> Makers:

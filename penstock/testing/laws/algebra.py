@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from penstock.recovery import Reducing, emission, identity, place, read_by, value_of
+from penstock.recovery import Reducing, emission, identity, read_by, sort_place, value_of
 from penstock.testing.laws.laws import Breach, Law, Pair, distinct, same
 from penstock.views import View
 
@@ -28,7 +28,7 @@ def values_read(view: View, reducer: Reducing, docs: Iterable[Pair]) -> list[tup
             read = read_by(view, reducer, value)
             if read is not None:
                 found.setdefault(identity(read), (read, pair))
-    return sorted(found.values(), key=lambda entry: (len(repr(entry[0])), place(entry[0])))[:_VALUES]
+    return sorted(found.values(), key=lambda entry: (len(repr(entry[0])), sort_place(entry[0])))[:_VALUES]
 
 
 @dataclass(frozen=True, slots=True)

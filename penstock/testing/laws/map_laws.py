@@ -21,9 +21,9 @@ def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
     """Return the law that a view's function breaks on these documents. Return None if the order makes no difference."""
     assert not isinstance(view.map, FieldMap), "a map by fields has no function"
     with Memory(view.map.function) as memory:
-        first = [_told(view, pair) for pair in docs]
-        again = [_told(view, pair) for pair in docs]
-        back = [_told(view, pair) for pair in reversed(docs)][::-1]
+        first = [_emissions_of(view, pair) for pair in docs]
+        again = [_emissions_of(view, pair) for pair in docs]
+        back = [_emissions_of(view, pair) for pair in reversed(docs)][::-1]
         names = memory.changed()
         alone = [_alone(view, pair, memory) for pair in docs]
         suspects = [pair for i, pair in enumerate(docs) if not first[i] == again[i] == back[i] == alone[i]]
@@ -43,18 +43,18 @@ def map_breach(view: View, docs: Sequence[Pair]) -> Breach | None:
 def _alone(view: View, pair: Pair, memory: Memory) -> Any:
     """Return a document's emission in the initial state of the function."""
     memory.restore()
-    return _told(view, pair)
+    return _emissions_of(view, pair)
 
 
 def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:
     """Return a breach if the emission of a document differs although the function's state was restored."""
     memory.restore()
-    first = _told(view, pair)
+    first = _emissions_of(view, pair)
     for _ in range(_OFTEN):
         memory.restore()
-        then = _told(view, pair)
+        then = _emissions_of(view, pair)
         if then != first:
-            why = f"for one document it yields {_shown(first)}, and then {_shown(then)}"
+            why = f"for one document it yields {_emissions_text(first)}, and then {_emissions_text(then)}"
             return Breach(view.name, Law.RANDOM, why, (pair,))
     return None
 
@@ -62,20 +62,21 @@ def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:
 def _by_state(view: View, pair: Pair, others: Sequence[Pair], names: Sequence[str], memory: Memory) -> Breach | None:
     """Return a breach if the emission of a document differs after other documents."""
     memory.restore()
-    first = _told(view, pair)
+    first = _emissions_of(view, pair)
     memory.restore()
     for other in others:
-        _told(view, other)
-    then = _told(view, pair)
+        _emissions_of(view, other)
+    then = _emissions_of(view, pair)
     if then == first:
         return None
     kept = " and ".join(repr(name) for name in names) or "something"
     which = "the same" if others == [pair] else "another" if len(others) == 1 else f"{len(others)} others"
-    why = f"it keeps {kept} from one document to the next: it yields {_shown(first)}, and after {which} {_shown(then)}"
+    alone, after = _emissions_text(first), _emissions_text(then)
+    why = f"it keeps {kept} from one document to the next: it yields {alone}, and after {which} {after}"
     return Breach(view.name, Law.HIDDEN, why, (*others, pair) if others != [pair] else (pair,))
 
 
-def _told(view: View, pair: Pair) -> Any:
+def _emissions_of(view: View, pair: Pair) -> Any:
     """Return the emission of a document, or the name of the error that the map raises."""
     try:
         return [(Same(group), Same(value)) for group, value in emission(view, *pair)]
@@ -83,7 +84,7 @@ def _told(view: View, pair: Pair) -> Any:
         return type(error).__name__
 
 
-def _shown(told: Any) -> str:
+def _emissions_text(told: Any) -> str:
     if isinstance(told, str):
         return f"nothing but {told}"
     return repr([group.value if value.value is None else (group.value, value.value) for group, value in told])

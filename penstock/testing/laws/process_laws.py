@@ -22,7 +22,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from penstock.engine import Shipped, importable, shipped
+from penstock.engine import AppTransfer, importable, transferred
 from penstock.recovery import emission, identity, recomputed, user_of
 from penstock.testing.laws.laws import Breach, Law, Pair
 from penstock.testing.laws.map_laws import Same
@@ -77,14 +77,14 @@ class Second:
 
     def __init__(self, app: App) -> None:
         self._views = {view.name for view in app.views() if _has_functions(view)}
-        self._app: Shipped | Named | None = None
+        self._app: AppTransfer | Named | None = None
         self.trouble = ""
         self._asked: list[tuple[View, list[Pair]]] = []
         if not self._views or _HERE in os.environ:
             return
         self._app = _named(app)
         try:
-            self._app = self._app or shipped(app)
+            self._app = self._app or transferred(app)
         except Exception as error:  # pickle raises errors of many kinds
             self.trouble = f"the app can't be sent to another process ({type(error).__name__}: {error})"
 
@@ -105,7 +105,7 @@ class Second:
             if found is not None:
                 yield found
 
-    def _ran(self, app: Shipped | Named) -> list[Trace] | None:
+    def _ran(self, app: AppTransfer | Named) -> list[Trace] | None:
         seed = next(seed for seed in _SEEDS if seed != os.environ.get("PYTHONHASHSEED"))
         order = pickle.dumps((app, [(view.name, docs) for view, docs in self._asked]))
         done = subprocess.run(
@@ -142,13 +142,13 @@ def main() -> None:
 
 
 def _trace(view: View, docs: Sequence[Pair]) -> Trace:
-    alone: list[Told] = [_forked(partial(_told, view, pair)) for pair in docs]
+    alone: list[Told] = [_forked(partial(_emissions_of, view, pair)) for pair in docs]
     after: list[Told] = _forked(partial(_in_a_row, view, docs))
     out = Trace(alone, after, _forked(partial(_rows, view, docs)))
     place = next((n for n in range(len(docs)) if _bag(alone[n]) != _bag(after[n])), None)
     if place is None:
         return out
-    if _bag(_forked(partial(_told, view, docs[place]))) != _bag(alone[place]):
+    if _bag(_forked(partial(_emissions_of, view, docs[place]))) != _bag(alone[place]):
         out.unsteady.add(place)
         return out
     for number, other in enumerate(docs):
@@ -160,7 +160,7 @@ def _trace(view: View, docs: Sequence[Pair]) -> Trace:
 
 
 def _in_a_row(view: View, docs: Sequence[Pair]) -> list[Told]:
-    return [_told(view, pair) for pair in docs]
+    return [_emissions_of(view, pair) for pair in docs]
 
 
 def _forked(ask: Callable[[], Any]) -> Any:
@@ -184,7 +184,7 @@ def _forked(ask: Callable[[], Any]) -> Any:
 # -- in both
 
 
-def _told(view: View, pair: Pair) -> Told:
+def _emissions_of(view: View, pair: Pair) -> Told:
     try:
         return list(emission(view, *pair))
     except Exception as error:
@@ -215,10 +215,10 @@ def _breach(view: View, docs: Sequence[Pair], there: Trace) -> Breach | None:
             cause = there.cause.get(place)
             which, others = (f"{place} others", docs[:place]) if cause is None else ("another", [docs[cause]])
             kept = "it keeps something from one document to the next"
-            why = f"{kept}: it yields {_shown(alone)}, and after {which} {_shown(after)}"
+            why = f"{kept}: it yields {_emissions_text(alone)}, and after {which} {_emissions_text(after)}"
             return Breach(view.name, Law.HIDDEN, why, (*others, pair))
     for place, pair in enumerate(docs):
-        here, alone = _told(view, pair), there.alone[place]
+        here, alone = _emissions_of(view, pair), there.alone[place]
         if _bag(alone) != _bag(here):
             return Breach(view.name, Law.PROCESS, _differing(here, alone), (pair,))
     for (group, result), (_, other) in zip(_rows(view, docs), there.rows, strict=False):
@@ -229,19 +229,19 @@ def _breach(view: View, docs: Sequence[Pair], there: Trace) -> Breach | None:
 
 
 def _differing(here: Told, there: Told) -> str:
-    return f"for one document it yields {_shown(here)}, and in another process {_shown(there)}"
+    return f"for one document it yields {_emissions_text(here)}, and in another process {_emissions_text(there)}"
 
 
 def _in_group(view: View, docs: Sequence[Pair], group: Any) -> tuple[Pair, ...]:
     """Return the smallest document of a group."""
     for pair in docs:
-        told = _told(view, pair)
+        told = _emissions_of(view, pair)
         if not isinstance(told, str) and any(identity(own) == identity(group) for own, _ in told):
             return (pair,)
     return ()
 
 
-def _shown(told: Told) -> str:
+def _emissions_text(told: Told) -> str:
     if isinstance(told, str):
         return f"nothing but {told}"
     return repr([group if value is None else (group, value) for group, value in told])

@@ -47,7 +47,7 @@ def _grouped(view: str, function: ReduceFunction, parts: list[list[_Value]]) -> 
     if whole is None or any(result is None for result in results):
         return
     given = [result[0] for result in results if result is not None]
-    together = _again(function, given)
+    together = _rereduced(function, given)
     if together is not None and not same(together[0], whole[0]):
         shown = " and ".join(repr([value for value, _ in part]) for part in parts)
         why = f"of {shown} it makes {given!r}, and of these {together[0]!r}; but of all at once {whole[0]!r}"
@@ -86,7 +86,7 @@ def _run(function: ReduceFunction, values: list[_Value], own: list[Any]) -> Any:
     return function.function(own, False)
 
 
-def _again(function: ReduceFunction, results: list[Any]) -> tuple[Any] | None:
+def _rereduced(function: ReduceFunction, results: list[Any]) -> tuple[Any] | None:
     own = [value_of(result) for result in results]
     try:
         out = function.function(None, own, True) if function.keys else function.function(own, True)

@@ -11,18 +11,18 @@ from contextlib import suppress
 
 from penstock.cache import BatchRejected, StoreFull
 from penstock.engine import Member, Switching, guard_of
-from penstock.recovery import Early, OldEpoch
+from penstock.recovery import EarlySet, OldEpoch
 from penstock.testing.partitions.fleet_checks import AtRest
-from penstock.testing.partitions.fleet_machine import Ended, FleetStanding, Flying
-from penstock.testing.partitions.fleet_operator import Operator
-from penstock.testing.partitions.fleet_plan import FleetPlan, FleetStep
+from penstock.testing.partitions.fleet_machine import Ended, PartitionedMachine, RoutedRecords
+from penstock.testing.partitions.fleet_operator import PartitionedOperator
+from penstock.testing.partitions.fleet_plan import PartitionedPlan, PartitionedStep
 from penstock.testing.partitions.fleet_reader import SavedReader
 from penstock.testing.partitions.fleet_wire import EarlyWire, Packet
 from penstock.testing.simulator.checks import Finding, Wrong, demand, differences
 from penstock.testing.simulator.client import calls_of, is_list, put_by
 from penstock.testing.simulator.faults import Crash
 from penstock.testing.simulator.machine import source_name
-from penstock.testing.simulator.plan import How
+from penstock.testing.simulator.plan import PutMode
 from penstock.views import App
 
 _POLLS = 4
@@ -30,27 +30,27 @@ _WAITS = 200
 _ROUNDS = 60  # rounds of delivery; chains of views are shorter
 
 
-class Fleet(FleetStanding):
+class PartitionedWorld(PartitionedMachine):
     """A partitioned store, and everything that can be done to it."""
 
-    def __init__(self, app: App, plan: FleetPlan) -> None:
+    def __init__(self, app: App, plan: PartitionedPlan) -> None:
         self.logs = plan.sources
         self.wire: list[Packet] = []
         self.refused = 0  # number of refused messages of zombies
         self.heard: dict[tuple[int, int], int] = {}  # by (sender, receiver), the last epoch of the sender
         self.early = EarlyWire(self, plan.seed)
         self._waits = 0  # times that batches waited for partitions in this step
-        self.operator = Operator(self)
+        self.operator = PartitionedOperator(self)
         self.reader = SavedReader(self, plan.partitions)
         super().__init__(app, plan)
 
-    def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
+    def early_sender(self, here: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
         """Return the function by which a partition sends its early sets over the wire."""
         return self.early.of(here)
 
     def traffic(self) -> None:
         """Send again everything that partitions owe each other, and let the wire deliver some of it."""
-        self.still_there()
+        self.check_alive()
         self._waits += 1
         if self._waits > _WAITS:
             raise Wrong([Finding("progress", "store", "a partition never takes its records of a saved batch")])
@@ -59,9 +59,9 @@ class Fleet(FleetStanding):
 
     # -- what is done
 
-    def do(self, step: FleetStep) -> None:
+    def do(self, step: PartitionedStep) -> None:
         """Perform one step while a fault may strike."""
-        deeds: dict[str, Callable[[FleetStep], None]] = {
+        deeds: dict[str, Callable[[PartitionedStep], None]] = {
             "deliver": self._deliver,
             "write": self._write,
             "send": lambda s: self.send(s.a % len(self.members), s.b % len(self.members)),
@@ -74,7 +74,7 @@ class Fleet(FleetStanding):
             "settle": lambda s: self.settle(),
             "build": self.operator.build,
             "change": self.operator.change,
-            "mend": self.operator.mend,
+            "mend": self.operator.repair,
         }
         self._waits = 0
         if step.strike is not None:
@@ -97,7 +97,7 @@ class Fleet(FleetStanding):
             self.points.arm(None)
             self._ends = self.early.faulty = False
 
-    def _deliver(self, step: FleetStep) -> None:
+    def _deliver(self, step: PartitionedStep) -> None:
         at = step.a % len(self.logs)
         self.deliver(at, step.b % 6, step.c % 4)
 
@@ -107,16 +107,16 @@ class Fleet(FleetStanding):
         done = self.engine.remembered(name)
         offset = 0 if done is None else done.offset
         start, end = max(0, offset - back), min(len(log), offset + n)
-        self._flying = Flying(log[start:end], name, end)
+        self._flying = RoutedRecords(log[start:end], name, end)
         with suppress(StoreFull):
             self.engine.ingest(log[start:end], name, end)
         self._flying = None
 
-    def _write(self, step: FleetStep) -> None:
+    def _write(self, step: PartitionedStep) -> None:
         for part in calls_of(step.how, step.records):
-            strict = step.how is How.STRICT and is_list(part)
+            strict = step.how is PutMode.STRICT and is_list(part)
             refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in part)
-            self._flying = None if refused else Flying(part, None, atomic=strict or step.how is How.BATCH)
+            self._flying = None if refused else RoutedRecords(part, None, atomic=strict or step.how is PutMode.BATCH)
             try:
                 put_by(self.engine, step.how, part)
             except BatchRejected:
@@ -146,13 +146,13 @@ class Fleet(FleetStanding):
             for to in range(len(self.members)):
                 self.send(sender, to)
 
-    def _drop(self, step: FleetStep) -> None:
+    def _drop(self, step: PartitionedStep) -> None:
         self._off_wire(step.a)
 
     def _off_wire(self, at: int) -> Packet | None:
         return self.wire.pop(at % len(self.wire)) if self.wire else None
 
-    def _arrive(self, step: FleetStep) -> None:
+    def _arrive(self, step: PartitionedStep) -> None:
         packet = self._off_wire(step.a)
         if packet is None:
             return
@@ -208,7 +208,7 @@ class Fleet(FleetStanding):
         assert packet.owed is not None, "it says something"
         return Packet(packet.to, packet.sender, number=member.receive(packet.owed))
 
-    def _forget(self, step: FleetStep) -> None:
+    def _forget(self, step: PartitionedStep) -> None:
         for node in self.members[step.a % len(self.members)].core.tables.values():
             node.forget()
 
@@ -240,7 +240,7 @@ class Fleet(FleetStanding):
 
     def carried(self) -> None:
         """Deliver everything that partitions owe each other."""
-        self.still_there()
+        self.check_alive()
         for _ in range(_ROUNDS):
             before = [member.core.state.sent for member in self.members]
             self.send_all()
@@ -267,5 +267,7 @@ class Fleet(FleetStanding):
         for _ in range(_POLLS):
             for i in range(len(self.pubs)):
                 self._poll(i)
-        at_rest = AtRest(self.engine, self.members, self.pubs, self.downstream, self.oracle, self.operator.mender)
+        at_rest = AtRest(
+            self.engine, self.members, self.pubs, self.downstream, self.oracle, self.operator.store_operator
+        )
         demand(at_rest.findings())

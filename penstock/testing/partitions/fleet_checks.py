@@ -10,7 +10,7 @@ from penstock.mapreduce import rows_db
 from penstock.recovery import BEFORE, DELAYED, OUT
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.simulator.checks import Finding, as_published, twin_of
-from penstock.testing.simulator.operator import Mender
+from penstock.testing.simulator.operator import Operator
 from penstock.testing.simulator.publisher import Downstream, Pub
 
 
@@ -23,7 +23,7 @@ class AtRest:
     pubs: Sequence[Pub]
     downstream: Downstream
     oracle: Oracle
-    mender: Mender
+    store_operator: Operator
 
     def findings(self) -> Iterator[Finding]:
         """Yield the failed checks."""
@@ -43,7 +43,7 @@ class AtRest:
                     yield Finding("pending", f"partition {i}", "keeps what was there before what is in for long")
             if self.pubs[i].pending:
                 yield Finding("pending", f"the node that publishes partition {i}", "has groups that wait for ever")
-        yield from self.mender.quarantine(self.engine, self.oracle)
+        yield from self.store_operator.quarantine(self.engine, self.oracle)
 
     def _content(self) -> Iterator[Finding]:
         twin = twin_of(self.oracle)

@@ -16,27 +16,27 @@ from typing import TypeVar
 from penstock.cache import MemoryStore, StoreFull, encode_key
 from penstock.engine import (
     Catalog,
-    Concert,
     Core,
     Engine,
+    GenerationNumbers,
     Member,
-    MemberStanding,
-    Parting,
+    MemberStatus,
     PartitionedStore,
+    PartitionExchange,
     PartitionHandle,
     SavedBatches,
     Settings,
+    agree_numbers,
     complete_switches,
-    concerted,
     layout_of,
     open_partition,
     read_catalog,
 )
-from penstock.mapreduce import Ranges, even_starts
-from penstock.recovery import Early
+from penstock.mapreduce import KeyRanges, even_starts
+from penstock.recovery import EarlySet
 from penstock.spout import Record
 from penstock.testing.expected.expected_views import Oracle
-from penstock.testing.partitions.fleet_plan import FleetPlan
+from penstock.testing.partitions.fleet_plan import PartitionedPlan
 from penstock.testing.partitions.simulated_handle import SimulatedHandle
 from penstock.testing.simulator.checks import HASH_SEED, Finding, Wrong
 from penstock.testing.simulator.disk import Disk
@@ -53,7 +53,7 @@ class Ended(Exception):
 
 
 @dataclass(slots=True)
-class Flying:
+class RoutedRecords:
     """Records on their way to their owners."""
 
     records: Sequence[Record]
@@ -78,28 +78,28 @@ class _Served(PartitionedStore):
     """The store over the partitions. Its messages travel on the simulated wire."""
 
     def __init__(
-        self, fleet: FleetStanding, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
+        self, fleet: PartitionedMachine, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
     ) -> None:
-        self._fleet = fleet
+        self._world = fleet
         super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed)
         self.reading.looks = 0
         self.writing.saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
 
     def carry(self) -> list[str]:
         """Deliver everything that is owed."""
-        self._fleet.carried()
+        self._world.carried()
         return []
 
 
-class FleetStanding(ABC):
+class PartitionedMachine(ABC):
     """The state of a simulated partitioned store, and the state to expect."""
 
-    concert: Concert | None  # the views that all partitions build if the app changed
+    generation_numbers: GenerationNumbers | None  # the views that all partitions build if the app changed
 
-    def __init__(self, app: App, plan: FleetPlan) -> None:
+    def __init__(self, app: App, plan: PartitionedPlan) -> None:
         self.app = app
         self.apps = (app, *plan.others)
-        self.ranges = Ranges(even_starts(plan.partitions), HASH_SEED)
+        self.ranges = KeyRanges(even_starts(plan.partitions), HASH_SEED)
         self.layout = layout_of(app.name, HASH_SEED, self.ranges.starts, 0)
         self.points = Points()
         self.disks = [Disk(self.points, f"{i} ") for i in range(plan.partitions)]
@@ -111,7 +111,7 @@ class FleetStanding(ABC):
         self._limits = plan.limits
         self._choose = Random(plan.seed)
         self._ends = self._over = False
-        self._flying: Flying | None = None
+        self._flying: RoutedRecords | None = None
         self._given: set[tuple[str, int | None]] = set()  # stored records of sources
         self.tokens: set[int] = set()  # the tokens of all stored records, if they have some
         self.saved: list[Saved] = []  # records of saved atomic batches that are still to be taken
@@ -128,7 +128,7 @@ class FleetStanding(ABC):
         """Let the wire deliver some messages."""
 
     @abstractmethod
-    def told_early(self, here: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
+    def early_sender(self, here: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
         """Return the function by which a partition sends its early sets."""
 
     # -- processes
@@ -146,7 +146,7 @@ class FleetStanding(ABC):
     def agree(self) -> Sequence[Changed]:
         """Find the views that all partitions build for the app. Return the changed views."""
         complete_switches([disk.rows for disk in self.disks], feed=True)
-        self.concert, changed = concerted(self.app, [_catalog(disk.rows) for disk in self.disks])
+        self.generation_numbers, changed = agree_numbers(self.app, [_catalog(disk.rows) for disk in self.disks])
         return changed
 
     def turn(self, app: int) -> None:
@@ -158,8 +158,8 @@ class FleetStanding(ABC):
         while True:
             try:
                 settings = Settings(_MEMORY, self._limits)
-                store, parting = self.disks[i].open(), Parting(i, self.ranges)
-                opened = open_partition(self.app, store, parting, None, None, settings, self.concert)
+                store, parting = self.disks[i].open(), PartitionExchange(i, self.ranges)
+                opened = open_partition(self.app, store, parting, None, None, settings, self.generation_numbers)
             except Crash as crash:
                 self._killed(i, crash.fault)
                 continue
@@ -170,7 +170,7 @@ class FleetStanding(ABC):
                 raise Wrong([Finding("epoch", f"partition {i}", f"{epoch} after {self.epochs[i]}")])
             self.epochs[i] = epoch
             member = Member(opened)
-            member.tells(self.told_early(i))
+            member.sends_early(self.early_sender(i))
             return member
 
     def _killed(self, i: int, fault: Fault) -> None:
@@ -192,7 +192,7 @@ class FleetStanding(ABC):
             self._over = True
             raise Ended
 
-    def still_there(self) -> None:
+    def check_alive(self) -> None:
         """Raise `Ended` if the serving process was killed, so that its call ends without cleaning up."""
         if self._over:
             raise Ended
@@ -200,7 +200,7 @@ class FleetStanding(ABC):
     def done(self, i: int, work: Callable[[Member], _T]) -> _T:
         """Have a partition do some work. If it crashes, its replacement does the work again."""
         while True:
-            self.still_there()
+            self.check_alive()
             member = self.members[i]
             try:
                 return work(member)
@@ -258,7 +258,7 @@ class FleetStanding(ABC):
         docs = [record.doc for record in records if isinstance(record.doc, dict)]
         self.tokens |= {doc["token"] for doc in docs if "token" in doc}
 
-    def _save(self, i: int, flying: Flying) -> None:
+    def _save(self, i: int, flying: RoutedRecords) -> None:
         """Record that a partition saved an atomic batch, and that other partitions are to take their records."""
         numbers = self.members[i].core.state.batches
         flying.atomic = False
@@ -287,7 +287,7 @@ class FleetStanding(ABC):
                 text = f"partition {i} stands at {state.sources.get(source, 0)}, and {offset} was acknowledged"
                 raise Wrong([Finding("lost", f"source {source!r}", text)])
 
-    def standing(self, i: int) -> MemberStanding:
+    def standing(self, i: int) -> MemberStatus:
         """Return the progress of a partition."""
         return self.done(i, Member.standing)
 

@@ -9,44 +9,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.testing.simulator.checks import Finding, Wrong, demand, differences
-from penstock.testing.simulator.operator import Mender, holds_any
-from penstock.testing.simulator.plan import Mend, Mending
+from penstock.testing.simulator.operator import Operator, holds_any
+from penstock.testing.simulator.plan import Operate, OperatorAction
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet_machine import FleetStanding
-    from penstock.testing.partitions.fleet_plan import FleetStep
+    from penstock.testing.partitions.fleet_machine import PartitionedMachine
+    from penstock.testing.partitions.fleet_plan import PartitionedStep
 
 _LIMITS = (1, 1, 2, 5, 50)  # documents in one step of a build
 _BEFORE = (0, 0, 1, -1)
 """Number of partitions that open the store with a third app before all open it with the second; -1: all but one."""
-_MENDING = (*Mending, Mending.RETRY)
+_MENDING = (*OperatorAction, OperatorAction.RETRY)
 
 
-class Operator:
+class PartitionedOperator:
     """The operator of one partitioned store."""
 
-    def __init__(self, fleet: FleetStanding) -> None:
-        self._fleet = fleet
-        self.mender = Mender()
+    def __init__(self, fleet: PartitionedMachine) -> None:
+        self._world = fleet
+        self.store_operator = Operator()
 
-    def build(self, step: FleetStep) -> None:
+    def build(self, step: PartitionedStep) -> None:
         """Run a step of the build at each partition, and switch when all are complete."""
-        fleet = self._fleet
-        before = [member.core.sweep is not None for member in fleet.members]
+        fleet = self._world
+        before = [member.core.build is not None for member in fleet.members]
         fleet.store.building.build(_LIMITS[step.a % len(_LIMITS)])
-        after = [member.core.sweep is not None for member in fleet.members]
+        after = [member.core.build is not None for member in fleet.members]
         if any(was and not still for was, still in zip(before, after, strict=True)):
             if any(after):
                 raise Wrong([Finding("generations", "store", "some partitions switched, and others did not")])
             with fleet.engine.snapshot() as snap:
                 demand(differences(snap, fleet.oracle))
 
-    def change(self, step: FleetStep) -> None:
+    def change(self, step: PartitionedStep) -> None:
         """End all processes, and open the store with another app.
 
         Before that, some partitions may open it with a third.
         """
-        fleet, n = self._fleet, len(self._fleet.disks)
+        fleet, n = self._world, len(self._world.disks)
         some = _BEFORE[step.c % len(_BEFORE)] % n
         if some:
             fleet.turn(step.b)
@@ -59,14 +59,14 @@ class Operator:
 
     def build_all(self) -> None:
         """Finish all builds."""
-        self._fleet.store.building.build_all(None)
+        self._world.store.building.build_all(None)
 
-    def mend(self, step: FleetStep) -> None:
+    def repair(self, step: PartitionedStep) -> None:
         """Repair part of a correct store. Only held documents and groups may change."""
         self.build_all()
-        fleet, [record] = self._fleet, step.records
+        fleet, [record] = self._world, step.records
         held = holds_any(fleet.engine)
-        mend = Mend(_MENDING[step.a % len(_MENDING)], step.b, record)
-        found = list(self.mender.mended(fleet.engine, fleet.app, fleet.oracle, mend))
+        mend = Operate(_MENDING[step.a % len(_MENDING)], step.b, record)
+        found = list(self.store_operator.repaired(fleet.engine, fleet.app, fleet.oracle, mend))
         if not held:
             demand(found)

@@ -27,7 +27,7 @@ from penstock.cache import Limits
 from penstock.spout import Record
 from penstock.testing.seeds.shrinking import cuts
 from penstock.testing.simulator.faults import AFTER, Fault, Strike
-from penstock.testing.simulator.plan import GROWING, SMALL, How, Source
+from penstock.testing.simulator.plan import GROWING, SMALL, PutMode, RecordSource
 from penstock.views import App
 
 KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forget", "poll", "settle", "mend")
@@ -44,7 +44,7 @@ _AFTER_COMMIT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class FleetStep:
+class PartitionedStep:
     """One step: its kind, numbers that choose its object, and perhaps a fault that strikes during it.
 
     If `ends` is set, the process that serves the partitions is killed together with the struck one.
@@ -55,7 +55,7 @@ class FleetStep:
     b: int = 0
     c: int = 0
     records: tuple[Record, ...] = ()
-    how: How = How.BATCH
+    how: PutMode = PutMode.BATCH
     strike: Strike | None = None
     ends: bool = False
 
@@ -67,18 +67,18 @@ class FleetStep:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetPlan:
+class PartitionedPlan:
     """A whole run."""
 
     seed: int
     partitions: int
     sources: tuple[tuple[Record, ...], ...]
-    steps: tuple[FleetStep, ...]
+    steps: tuple[PartitionedStep, ...]
     limits: Limits
     small_trees: bool
     others: tuple[App, ...] = ()  # apps that this one can change to
 
-    def smaller(self) -> Iterator[FleetPlan]:
+    def smaller(self) -> Iterator[PartitionedPlan]:
         """Yield slightly smaller plans, the largest cuts first."""
         for steps in cuts(self.steps):
             yield replace(self, steps=steps)
@@ -91,9 +91,13 @@ class FleetPlan:
                 yield replace(self, steps=(*self.steps[:at], replace(step, strike=None), *self.steps[at + 1 :]))
 
 
-def fleet_plan(
-    seed: int, source: Source, losses: Sequence[Fault] = LOSSES, others: tuple[App, ...] = (), changes: float = _CHANGES
-) -> FleetPlan:
+def partitioned_plan(
+    seed: int,
+    source: RecordSource,
+    losses: Sequence[Fault] = LOSSES,
+    others: tuple[App, ...] = (),
+    changes: float = _CHANGES,
+) -> PartitionedPlan:
     """Return the plan of a seed, with records of a source and faults out of `losses`. In some plans the app changes."""
     choose = Random(seed)
     sizes = [choose.choice((2, 3, 4, 6, 10, 16)) for _ in range(choose.choice((1, 1, 2)))]
@@ -108,13 +112,13 @@ def fleet_plan(
         _step(choose, kind, losses if at in struck else (), partitions, source) for at, kind in enumerate(kinds)
     )
     limits = replace(choose.choice((Limits(), SMALL, SMALL, GROWING)), few=choose.choice((0, Limits().few)))
-    return FleetPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75, others if changing else ())
+    return PartitionedPlan(seed, partitions, logs, steps, limits, choose.random() < 0.75, others if changing else ())
 
 
-def _step(choose: Random, kind: str, losses: Sequence[Fault], partitions: int, source: Source) -> FleetStep:
-    step = FleetStep(kind, choose.randrange(64), choose.randrange(64), choose.randrange(64))
+def _step(choose: Random, kind: str, losses: Sequence[Fault], partitions: int, source: RecordSource) -> PartitionedStep:
+    step = PartitionedStep(kind, choose.randrange(64), choose.randrange(64), choose.randrange(64))
     if kind == "write":
-        how = choose.choice((How.EACH, How.BATCH, How.LIST, How.STRICT))
+        how = choose.choice((PutMode.EACH, PutMode.BATCH, PutMode.LIST, PutMode.STRICT))
         step = replace(step, records=tuple(source.record(choose) for _ in range(choose.choice((1, 1, 2, 4)))), how=how)
     if kind == "mend":
         step = replace(step, records=(source.record(choose),))

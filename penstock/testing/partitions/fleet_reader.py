@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine import Follower
+from penstock.engine import FeedReader
 from penstock.testing.simulator.checks import Finding, demand
 from penstock.views import ABSENT
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet_machine import FleetStanding
+    from penstock.testing.partitions.fleet_machine import PartitionedMachine
 
 TOKENS = "tokens"
 """The name of the app whose records have tokens."""
@@ -26,20 +26,20 @@ TOKENS = "tokens"
 class SavedReader:
     """Readers of the saved changes of each partition, with the results that they have read."""
 
-    def __init__(self, fleet: FleetStanding, partitions: int) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: PartitionedMachine, partitions: int) -> None:
+        self._world = fleet
         self._since: list[int | None] = [None] * partitions
         self._known: list[dict[tuple[str, Any], Any]] = [{} for _ in range(partitions)]
 
     def look(self) -> None:
         """Read the saved changes since the last call."""
-        if self._fleet.app.name == TOKENS:
+        if self._world.app.name == TOKENS:
             for i in range(len(self._since)):
                 demand(self._findings(i))
 
     def _findings(self, i: int) -> Iterator[Finding]:
-        fleet, known = self._fleet, self._known[i]
-        follower = Follower(fleet.members[i].core, [view.name for view in fleet.app.views()], self._since[i])
+        fleet, known = self._world, self._known[i]
+        follower = FeedReader(fleet.members[i].core, [view.name for view in fleet.app.views()], self._since[i])
         live = {doc["token"] for _, doc in fleet.oracle.tables["docs"].living()}
         while follower.more:
             for change in (change for part in follower.step() for change in part):

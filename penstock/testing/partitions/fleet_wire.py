@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from penstock.engine import Member
-from penstock.recovery import Early, Production
+from penstock.recovery import EarlySet, Production
 from penstock.testing.simulator.faults import Crash, Fault
 
 _LOSSY = 6  # rounds in which the wire loses and repeats
@@ -33,8 +33,8 @@ class Packet:
     to: int
     owed: Production | None = None
     number: int = 0
-    early: Early | None = None
-    heard: Early | None = None
+    early: EarlySet | None = None
+    heard: EarlySet | None = None
 
 
 class Looks(Protocol):
@@ -79,13 +79,13 @@ class EarlyWire:
     """The early sets of partitions, on a simulated wire."""
 
     def __init__(self, fleet: Wired, seed: int) -> None:
-        self._fleet = fleet
+        self._world = fleet
         self._choose = Random(seed)
         self._there: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered
-        self._waiting: dict[int, Mapping[int, Early]] = {}
+        self._waiting: dict[int, Mapping[int, EarlySet]] = {}
         self.faulty = False
 
-    def of(self, member: int) -> Callable[[Mapping[int, Early]], Collection[int]]:
+    def of(self, member: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
         """Return the function by which a partition sends its early sets."""
         return lambda early: self._tell(member, early)
 
@@ -93,7 +93,7 @@ class EarlyWire:
         """Take the answer to an early set."""
         heard = packet.heard
         assert heard is not None, "it is an answer to what was told"
-        fleet, here, other = self._fleet, packet.to, packet.sender
+        fleet, here, other = self._world, packet.to, packet.sender
         if heard.epoch != fleet.epochs[here]:
             return  # the process that sent it has ended
         asked = self._waiting.get(here, {}).get(other)
@@ -105,11 +105,11 @@ class EarlyWire:
     def carry(self) -> None:
         """Deliver some messages in any order. While faults are on, some are lost, and some come twice."""
         lossy = self.faulty and self._choose.random() < _LOSSY_CARRIES
-        for _ in range(self._choose.randrange(1, 6) if lossy else len(self._fleet.wire)):
-            if self._fleet.wire:
-                self._deliver(self._fleet.wire.pop(self._choose.randrange(len(self._fleet.wire))), lossy)
+        for _ in range(self._choose.randrange(1, 6) if lossy else len(self._world.wire)):
+            if self._world.wire:
+                self._deliver(self._world.wire.pop(self._choose.randrange(len(self._world.wire))), lossy)
 
-    def _tell(self, here: int, early: Mapping[int, Early]) -> Collection[int]:
+    def _tell(self, here: int, early: Mapping[int, EarlySet]) -> Collection[int]:
         self._there -= {(here, other) for other in early}
         self._waiting[here] = early
         try:
@@ -120,9 +120,9 @@ class EarlyWire:
         finally:
             del self._waiting[here]
 
-    def _round(self, here: int, early: Mapping[int, Early], lossy: bool) -> bool:
+    def _round(self, here: int, early: Mapping[int, EarlySet], lossy: bool) -> bool:
         """Send the unanswered early sets, and let the wire deliver. Return whether the wait is over."""
-        fleet, choose = self._fleet, self._choose
+        fleet, choose = self._world, self._choose
         member = fleet.members[here]
         for other, one in early.items():
             if (here, other) in self._there:
@@ -149,6 +149,6 @@ class EarlyWire:
         if drawn < _LOST:
             return
         if drawn < _LOST + _TWICE + _LATE:
-            self._fleet.wire.append(packet)
+            self._world.wire.append(packet)
         if not _LOST + _TWICE <= drawn < _LOST + _TWICE + _LATE:
-            self._fleet.arrive(packet)
+            self._world.arrive(packet)

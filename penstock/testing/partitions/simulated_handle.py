@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from penstock.engine import Marks, Member, MemberStanding, Resume, Swept, Switch, Tables
+from penstock.engine import BuildProgress, Marks, Member, MemberStatus, Resume, Switch, Tables
 from penstock.views import Counts
 
 _T = TypeVar("_T")
@@ -26,7 +26,7 @@ class Serves(Protocol):
         """Note that a partition saved the batch that it was given."""
         ...
 
-    def standing(self, i: int) -> MemberStanding:
+    def standing(self, i: int) -> MemberStatus:
         """Return the progress of a partition."""
         ...
 
@@ -35,7 +35,7 @@ class SimulatedHandle:
     """The handle of a partition. If the partition ends, it is started again, and the call is repeated."""
 
     def __init__(self, fleet: Serves, i: int) -> None:
-        self._fleet = fleet
+        self._world = fleet
         self._i = i
 
     def take(
@@ -48,7 +48,7 @@ class SimulatedHandle:
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """Take records that the partition owns, and the offsets after them, in one transaction."""
-        fleet, i = self._fleet, self._i
+        fleet, i = self._world, self._i
         fleet.give(i, number)
         counts = fleet.done(i, lambda member: member.take(tables, sources, number, kinds, strict, others))
         fleet.landed(i)
@@ -56,31 +56,31 @@ class SimulatedHandle:
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """Return the counts that a put of these records would return. Put nothing."""
-        return self._fleet.done(self._i, lambda member: member.tried(tables, kinds))
+        return self._world.done(self._i, lambda member: member.tried(tables, kinds))
 
-    def standing(self) -> MemberStanding:
+    def standing(self) -> MemberStatus:
         """Return the progress of the partition."""
-        return self._fleet.standing(self._i)
+        return self._world.standing(self._i)
 
     def marks(self) -> Marks:
         """Return the current numbers of productions."""
-        return self._fleet.done(self._i, Member.marks)
+        return self._world.done(self._i, Member.marks)
 
     def note(self, source: str) -> bytes:
         """Return the spout state of a source partition."""
-        return self._fleet.done(self._i, lambda member: member.note(source))
+        return self._world.done(self._i, lambda member: member.note(source))
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> Swept:
+    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """Run one step of building views."""
-        return self._fleet.done(self._i, lambda member: member.swept(limit, switch))
+        return self._world.done(self._i, lambda member: member.swept(limit, switch))
 
     def compact(self) -> dict[str, object]:
         """Free the space of old versions."""
-        return self._fleet.done(self._i, Member.compact)
+        return self._world.done(self._i, Member.compact)
 
     def repair(self, do: str, *what: object) -> object:
         """Run one step of a repair."""
-        return self._fleet.done(self._i, lambda member: member.repair(do, *what))
+        return self._world.done(self._i, lambda member: member.repair(do, *what))
 
     def close(self) -> None:
         """Do nothing: the disk stays."""

@@ -12,13 +12,36 @@ from collections.abc import Iterable, Iterator
 
 from penstock.mapreduce import nodes_db
 from penstock.testing.simulator.faults import Fault
-from penstock.testing.simulator.machine import Flying, Standing
-from penstock.testing.simulator.plan import Change, Deliver, Mend, Mending, Outage, Poll, Route, Step, Sweep, Write
+from penstock.testing.simulator.machine import Machine, RecordsInFlight
+from penstock.testing.simulator.plan import (
+    BuildViews,
+    Deliver,
+    Operate,
+    OperatorAction,
+    Outage,
+    Poll,
+    Redefine,
+    Route,
+    Step,
+    Write,
+)
 from penstock.testing.simulator.publisher import Link
-from penstock.testing.simulator.run import Follower
+from penstock.testing.simulator.run import StepWitness
 from penstock.views import App, FieldMap, Merge, ReduceFunction, Table, View
 
-_ACTIONS = ("Deliver", "Write", "Poll", "Route", "Look", "Forget", "Reopen", "Change", "Sweep", "Mend", "Outage")
+_ACTIONS = (
+    "Deliver",
+    "Write",
+    "Poll",
+    "Route",
+    "Look",
+    "Forget",
+    "Reopen",
+    "Redefine",
+    "BuildViews",
+    "Operate",
+    "Outage",
+)
 _PLACES = ("begin", "put", "delete", "clear", "commit before", "commit after", "send before", "send at", "send after")
 _SOURCES = (
     "records delivered again",
@@ -58,13 +81,13 @@ _SEEN = (
 Line = tuple[str, str, int]
 
 
-class Coverage(Follower):
+class Coverage(StepWitness):
     """A follower that counts the events of many runs."""
 
     def __init__(self) -> None:
         self.seeds = 0
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._world: Standing | None = None
+        self._world: Machine | None = None
         self._places: list[str] = []
         self._source: str | None = None
         self._held: set[str] = set()
@@ -108,7 +131,7 @@ class Coverage(Follower):
         }
         self._counts.update(("seen, in seeds", name) for name, is_there in seen.items() if is_there)
 
-    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
+    def stepping(self, world: Machine, number: int, step: Step | None) -> None:
         self._world = world
         world.points.names = self._places
         if step is None:
@@ -120,26 +143,26 @@ class Coverage(Follower):
                 self._add("downstream", link.value)
             case Write(how, _):
                 self._add("clients put", how.value)
-            case Mend(how):
+            case Operate(how):
                 self._add("operators", how.value)
             case Poll() if world.downstream.late:
                 self._add("seen, in seeds", "late changes downstream")
-            case Change():
+            case Redefine():
                 self._add("definitions", "another app")
-                if world.core.sweep is not None:
+                if world.core.build is not None:
                     self._add("definitions", "another app while views were being built")
-            case Sweep() if world.core.sweep is not None:
+            case BuildViews() if world.core.build is not None:
                 self._add("definitions", "a step of building")
             case Deliver(_, n, _, twice):
                 if twice and n:
                     self._add("sources", "a record twice in a batch")
             case Outage() | _:
                 pass
-        self._building = world.core.sweep is not None
+        self._building = world.core.build is not None
         self._faults = world.faults
 
-    def stepped(self, world: Standing) -> None:
-        building = world.core.sweep is not None
+    def stepped(self, world: Machine) -> None:
+        building = world.core.build is not None
         if (self._building or building) and world.faults > self._faults:
             self._add("definitions", "a fault while building")
         if self._building and not building and world.core.switched is not None:
@@ -147,8 +170,8 @@ class Coverage(Follower):
         with world.engine.snapshot() as snap:
             self._held.update(name for name in snap.schema.views if snap.holds_any(name))
 
-    def committing(self, world: Standing, flying: Flying) -> None:
-        if world.core.sweep is not None:
+    def committing(self, world: Machine, flying: RecordsInFlight) -> None:
+        if world.core.build is not None:
             self._add("definitions", "a batch while building")
         self._counts["sources", "a deletion"] += sum(r.doc is None for r in flying.records)
         if flying.source is None:
@@ -162,10 +185,10 @@ class Coverage(Follower):
             self._add("sources", "another partition than before")
         self._source = flying.source
 
-    def committed(self, world: Standing) -> None:
+    def committed(self, world: Machine) -> None:
         pass
 
-    def happened(self, world: Standing, text: str) -> None:
+    def happened(self, world: Machine, text: str) -> None:
         pass
 
     def lines(self) -> Iterator[Line]:
@@ -178,7 +201,7 @@ class Coverage(Follower):
             "sources": _SOURCES,
             "clients put": (),
             "downstream": [link.value for link in Link],
-            "operators": [how.value for how in Mending],
+            "operators": [how.value for how in OperatorAction],
             "definitions": _GENERATIONS,
             "parts of apps, in seeds": _PARTS,
             "seen, in seeds": _SEEN,

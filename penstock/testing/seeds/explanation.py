@@ -12,22 +12,22 @@ from typing import Any
 from penstock.cache import UnknownName
 from penstock.recovery import emission, identity
 from penstock.testing.simulator.checks import ABSENT, Finding
-from penstock.testing.simulator.machine import Flying, Standing, source_name
+from penstock.testing.simulator.machine import Machine, RecordsInFlight, source_name
 from penstock.testing.simulator.plan import (
     Action,
-    Change,
+    BuildViews,
     Deliver,
     Look,
-    Mend,
+    Operate,
     Outage,
     Poll,
+    Redefine,
     Reopen,
     Route,
     Step,
-    Sweep,
     Write,
 )
-from penstock.testing.simulator.run import Failure, Follower, run
+from penstock.testing.simulator.run import Failure, StepWitness, run
 from penstock.views import App, NotBuilt, View
 
 _SHOWN, _LONGEST = 8, 100
@@ -54,7 +54,7 @@ def explained(app: App, failure: Failure, exempt: Collection[str] = ()) -> str:
     return "\n".join([*lines, "what happened:", *story.lines])
 
 
-class Story(Follower):
+class Story(StepWitness):
     """A follower that records the events that concern one finding."""
 
     def __init__(self, app: App, finding: Finding) -> None:
@@ -65,11 +65,11 @@ class Story(Follower):
         self._saw: Any = ABSENT
         self._waiting: dict[tuple[str, Any], tuple[Any, Any]] = {}
 
-    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
+    def stepping(self, world: Machine, number: int, step: Step | None) -> None:
         if step is None:
             self.lines.append("  at the end: no more faults; all is delivered and published")
             return
-        self.lines.append(f"{number + 1:4} {said(step.action)}")
+        self.lines.append(f"{number + 1:4} {action_text(step.action)}")
 
     def _look_at(self, app: App) -> None:
         """Find the view of the finding in this app."""
@@ -78,7 +78,7 @@ class Story(Follower):
             self._view = next((view for view in app.views() if view.name == self._finding.view), None)
             self._told = _root(self._view)
 
-    def stepped(self, world: Standing) -> None:
+    def stepped(self, world: Machine) -> None:
         self._look_at(world.app)
         finding = self._finding
         if not finding.view or finding.group is None:
@@ -92,7 +92,7 @@ class Story(Follower):
             self._saw = sees
             self._add(f"a reader sees {finding.view}[{brief(finding.group)}] = {_plain(sees)}")
 
-    def committing(self, world: Standing, flying: Flying) -> None:
+    def committing(self, world: Machine, flying: RecordsInFlight) -> None:
         """Save the documents of the records' keys as they were before the commit."""
         self._look_at(world.app)
         before: dict[tuple[str, Any], tuple[Any, Any]] = {}
@@ -106,7 +106,7 @@ class Story(Follower):
             before.setdefault((record.table, where), (record.key, None if entry is None else entry.doc))
         self._waiting = before
 
-    def committed(self, world: Standing) -> None:
+    def committed(self, world: Machine) -> None:
         for (table, where), (key, old) in self._waiting.items():
             entry = world.oracle.tables[table].entries.get(where)
             new = None if entry is None else entry.doc
@@ -118,7 +118,7 @@ class Story(Follower):
                     what = " ".join([*(f"−{brief(item)}" for item in less), *(f"+{brief(item)}" for item in more)])
                     self._add(f"     {told.name} is told {what}")
 
-    def happened(self, world: Standing, text: str) -> None:
+    def happened(self, world: Machine, text: str) -> None:
         self._add(text)
 
     def _add(self, text: str) -> None:
@@ -153,7 +153,7 @@ def _plain(value: Any) -> str:
     return "nothing" if value is None else str(value) if value is ABSENT else brief(value)
 
 
-def said(action: Action) -> str:
+def action_text(action: Action) -> str:
     """Return an action in words."""
     match action:
         case Deliver(partition, n, back, twice):
@@ -171,12 +171,12 @@ def said(action: Action) -> str:
             return "a reader looks"
         case Reopen(clean):
             return "the engine is closed and opened" if clean else "the engine is killed and opened"
-        case Change(app, clean):
+        case Redefine(app, clean):
             which = f"its definitions of number {app}" if app else "the app's own definitions"
             return f"the engine is {'closed' if clean else 'killed'} and opened with {which}"
-        case Sweep(steps, limit):
+        case BuildViews(steps, limit):
             return f"views are built further: {steps} {'step' if steps == 1 else 'steps'} of {limit}"
-        case Mend(how):
+        case Operate(how):
             return f"an operator {how.value}"
         case Outage(on):
             return f"what functions ask {'fails from now on' if on else 'works again'}"

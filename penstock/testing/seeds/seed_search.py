@@ -17,7 +17,7 @@ from itertools import chain, count
 from penstock.cache import PenstockError
 from penstock.testing.seeds.shrinking import shrunk
 from penstock.testing.simulator.plan import Plan
-from penstock.testing.simulator.run import Failure, Tally, run
+from penstock.testing.simulator.run import Failure, RunTally, run
 from penstock.views import App
 
 Clock = Callable[[], float]
@@ -35,7 +35,7 @@ class Totals:
     faults: int = 0
     seconds: float = 0.0
 
-    def add(self, tally: Tally) -> None:
+    def add(self, tally: RunTally) -> None:
         """Add the counts of one run."""
         self.seeds += 1
         self.steps += tally.steps
@@ -58,7 +58,7 @@ class Seeds:
     first: int = 0
     most: int | None = None
     budget: float | None = None
-    remembered: Remembered | None = None
+    remembered: SeedFile | None = None
     clock: Clock = time.monotonic
     totals: Totals = field(default_factory=Totals)
 
@@ -76,7 +76,7 @@ class Seeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class SeedFile:
     """The file of seeds that failed. Each line has a seed and its failure."""
 
     path: str

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.cache import Limits
 from penstock.spout import Record
 from penstock.testing.simulator.checks import Wrong
-from penstock.testing.simulator.plan import Deliver, Plan, Step, Sweep, Write
+from penstock.testing.simulator.plan import BuildViews, Deliver, Plan, Step, Write
 from penstock.testing.simulator.run import Failure
 
 _T = TypeVar("_T")
@@ -20,14 +20,14 @@ Fails = Callable[[Plan], Failure | None]
 MOST = 600
 
 
-class Failing(Protocol):
+class FailedRun(Protocol):
     """A run that failed: its plan, and its findings."""
 
     plan: Any
     wrong: Wrong
 
 
-_F = TypeVar("_F", bound=Failing)
+_F = TypeVar("_F", bound=FailedRun)
 
 
 def shrunk(failure: Failure, fails: Fails, most: int = MOST) -> Failure:
@@ -110,7 +110,7 @@ def _simpler(step: Step) -> Iterable[Step]:
     if isinstance(action, Deliver) and (action.back or action.twice):
         yield replace(step, action=replace(action, back=0, twice=0))
         yield replace(step, action=replace(action, back=max(0, action.back - 1), twice=max(0, action.twice - 1)))
-    if isinstance(action, Sweep) and action.steps > 1:
+    if isinstance(action, BuildViews) and action.steps > 1:
         for steps in (1, action.steps // 2):
             yield replace(step, action=replace(action, steps=steps))
     if isinstance(action, Write):

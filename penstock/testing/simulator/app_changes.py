@@ -13,7 +13,7 @@ from typing import Any
 from penstock.engine import Snapshot
 from penstock.recovery import identity
 from penstock.testing.simulator.checks import Finding
-from penstock.views import App, Production, Source, Table
+from penstock.views import App, DeliveryMode, Source, Table
 
 
 class Frozen:
@@ -62,7 +62,7 @@ def variants_of(app: App) -> tuple[App, ...]:
     return (anew, less) if len(views) > 1 else (anew,)
 
 
-def told_by(app: App, production: Production) -> App:
+def with_production(app: App, production: DeliveryMode) -> App:
     """Return a copy of the app whose views on tables use this delivery mode."""
     out = App(app.name)
     made: dict[str, Source] = {}

@@ -34,10 +34,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from penstock.cache import Limits, MemoryStore, decode_key, encode_key, is_long, shown, stored_key
+from penstock.cache import Limits, MemoryStore, decode_key, encode_key, is_long, stored_key, value_text
 from penstock.engine import Core, Engine, Snapshot, open_on
 from penstock.mapreduce import rows_db
-from penstock.recovery import Recomputed, Shown, identity, rank
+from penstock.recovery import ExpectedRow, RecomputedView, identity, rank
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.simulator.publisher import Downstream
 from penstock.views import Row, View
@@ -116,7 +116,7 @@ def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iter
         yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {doc!r}, should hold nothing", group=key)
 
 
-def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot, lenient: bool) -> Iterator[Finding]:
+def _view(view: View, got: list[Any], should: RecomputedView, snap: Snapshot, lenient: bool) -> Iterator[Finding]:
     held = {rank(hold["key"]): hold["key"] for hold in snap.holds(view.name)}
     name, where = view.name, f"view {view.name!r}"
     for at in sorted(held.keys() ^ should.held.keys()):
@@ -138,7 +138,7 @@ def _view(view: View, got: list[Any], should: Recomputed, snap: Snapshot, lenien
             yield finding
 
 
-def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
+def _row(name: str, got: Row | None, should: ExpectedRow | None) -> Finding | None:
     if got is not None and got.held:
         return None  # counts a held document's last accepted emission, or shows the last good result
     if should is None:
@@ -156,14 +156,14 @@ def _row(name: str, got: Row | None, should: Shown | None) -> Finding | None:
     return Finding("views", where, f"shows {got.value!r}, should show {should.result!r}", name, group, by)
 
 
-def shown_of(snap: Snapshot) -> dict[str, Any]:
+def shown_rows(snap: Snapshot) -> dict[str, Any]:
     """Return all rows that a snapshot shows, for a later comparison."""
     tables = {f"table {name!r}": snap.table(name) for name in snap.schema.tables}
     views = {f"view {name!r}": snap.view(name) for name in snap.schema.views}
     return {name: [identity(tuple(row)) for row in reader.items()] for name, reader in (tables | views).items()}
 
 
-def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
+def changed_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the differences between two readings of one snapshot."""
     for name, rows in before.items():
         if rows != after[name]:
@@ -206,7 +206,7 @@ def content(one: Opened, twin: Opened) -> Iterator[Finding]:
         rows, others = one.raw(view.name), twin.raw(view.name)
         for key in sorted(rows.keys() | others.keys()):
             if rows.get(key) != others.get(key):
-                group = shown(key) if is_long(key) else decode_key(key)
+                group = value_text(key) if is_long(key) else decode_key(key)
                 yield Finding("content", f"view {view.name!r}, group {group!r}", f"its row {what}", view.name, group)
     yield Finding("content", "store", f"what it holds {what}")
 

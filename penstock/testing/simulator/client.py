@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from penstock.engine import Engine
 from penstock.spout import Record
-from penstock.testing.simulator.plan import How
+from penstock.testing.simulator.plan import PutMode
 
 
-def calls_of(how: How, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
+def calls_of(how: PutMode, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
     """Yield the records of each call of a client."""
-    if how is How.EACH:
+    if how is PutMode.EACH:
         yield from ((record,) for record in records)
-    elif how is How.BATCH:
+    elif how is PutMode.BATCH:
         yield tuple(records)
     else:
         for table in dict.fromkeys(r.table for r in records):
@@ -28,10 +28,10 @@ def is_list(records: Sequence[Record]) -> bool:
     return all(record.doc is not None and record.ts is None for record in records)
 
 
-def put_by(engine: Engine, how: How, records: Sequence[Record]) -> None:
+def put_by(engine: Engine, how: PutMode, records: Sequence[Record]) -> None:
     """Put these records in one call."""
     first = records[0]
-    if how is How.BATCH:
+    if how is PutMode.BATCH:
         with engine.batch() as batch:
             for record in records:
                 if record.doc is None:
@@ -40,7 +40,7 @@ def put_by(engine: Engine, how: How, records: Sequence[Record]) -> None:
                     batch.put(record.table, record.doc, record.ts)
     elif first.doc is None:
         engine.delete(first.table, first.key, first.ts)
-    elif how is How.EACH or not is_list(records):
+    elif how is PutMode.EACH or not is_list(records):
         engine.put(first.table, first.doc, first.ts)
     else:
-        engine.put_many(first.table, [r.doc for r in records], strict=how is How.STRICT)
+        engine.put_many(first.table, [r.doc for r in records], strict=how is PutMode.STRICT)

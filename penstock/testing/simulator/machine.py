@@ -27,9 +27,9 @@ from penstock.testing.simulator.checks import HASH_SEED, Finding, Wrong, demand,
 from penstock.testing.simulator.client import is_list, put_by
 from penstock.testing.simulator.disk import Disk
 from penstock.testing.simulator.faults import Crash, Fault, Interrupted, Points, Strike
-from penstock.testing.simulator.operator import Mender
+from penstock.testing.simulator.operator import Operator
 from penstock.testing.simulator.outage import Switch
-from penstock.testing.simulator.plan import How
+from penstock.testing.simulator.plan import PutMode
 from penstock.testing.simulator.publisher import Downstream, Pub
 from penstock.testing.simulator.subscriber import Subscriber
 from penstock.views import App
@@ -38,7 +38,7 @@ _OPENINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Flying:
+class RecordsInFlight:
     """Records on their way into a commit: of a source, with the offset after them, or of a client."""
 
     records: tuple[Record, ...]
@@ -49,20 +49,20 @@ class Flying:
 class Witness(Protocol):
     """An observer that is notified of events, to explain them."""
 
-    def committing(self, world: Standing, flying: Flying) -> None:
+    def committing(self, world: Machine, flying: RecordsInFlight) -> None:
         """React to records that are stored, before the oracle takes them."""
         ...
 
-    def committed(self, world: Standing) -> None:
+    def committed(self, world: Machine) -> None:
         """React when the oracle has taken them."""
         ...
 
-    def happened(self, world: Standing, text: str) -> None:
+    def happened(self, world: Machine, text: str) -> None:
         """React to any other event."""
         ...
 
 
-class Standing:
+class Machine:
     """The state of a machine: its parts, how it opens its store, and the state to expect."""
 
     engine: Engine
@@ -95,7 +95,7 @@ class Standing:
         self.sources: dict[str, int] = {}
         self.position = self.epoch = self.faults = 0
         self.subscriber = Subscriber()
-        self.mender = Mender()
+        self.operator = Operator()
         self.struck: list[tuple[Fault, str]] = []
         self.frozen = Frozen()
         self._changing = False  # another app was opened on purpose, and its views are not complete
@@ -109,8 +109,8 @@ class Standing:
         self._witness = witness
         self._armed = False  # a fault was armed when the current action began
         self._again: Strike | None = None  # strikes during the recovery from the next fault
-        self._flying: Flying | None = None
-        self._owed: deque[tuple[How, tuple[Record, ...]]] = deque()  # calls of clients that have not returned
+        self._flying: RecordsInFlight | None = None
+        self._owed: deque[tuple[PutMode, tuple[Record, ...]]] = deque()  # calls of clients that have not returned
         self._kept: tuple[Snapshot, dict[str, Any]] | None = None
         self._open()
 
@@ -198,7 +198,7 @@ class Standing:
 
         After an opening, a view whose function has a closure may count as changed, and is built again.
         """
-        while self.core.sweep_step():
+        while self.core.build_step():
             pass
         self.position = self.core.state.position
         self._building = False
@@ -235,11 +235,11 @@ class Standing:
             self._put(*self._owed[0])
             self._owed.popleft()
 
-    def _put(self, how: How, records: tuple[Record, ...]) -> None:
+    def _put(self, how: PutMode, records: tuple[Record, ...]) -> None:
         """Pass a client's records to the engine. On return they are stored, or correctly refused."""
-        strict = how is How.STRICT and is_list(records)
+        strict = how is PutMode.STRICT and is_list(records)
         refused = strict and any(self.oracle.tables[r.table].refuses(r) for r in records)
-        self._flying = Flying(records)
+        self._flying = RecordsInFlight(records)
         try:
             put_by(self.engine, how, records)
         except BatchRejected:
@@ -265,7 +265,7 @@ class Standing:
         changed = self.oracle.take(records)
         if self._witness is not None:
             self._witness.committed(self)
-        self._stands(position, changed)
+        self._check_position(position, changed)
 
     def _settle(self) -> None:
         """Find out whether the records in flight are stored."""
@@ -274,20 +274,20 @@ class Standing:
         demand(self._lost(position, sources))
         flying = self._flying
         if flying is None:
-            self._stands(position, False)
+            self._check_position(position, False)
         elif self._is_in(flying, position, sources, kept):
             self._tell("it was in")
             self._landed(position)
         else:
             self._flying = None
-            self._stands(position, False)
+            self._check_position(position, False)
 
-    def _is_in(self, flying: Flying, position: int, sources: Mapping[str, int], kept: int) -> bool:
+    def _is_in(self, flying: RecordsInFlight, position: int, sources: Mapping[str, int], kept: int) -> bool:
         if flying.source is None:  # a rejected record is no content, but is in quarantine
             return position > self.position or kept > self.oracle.refused
         return sources.get(flying.source, 0) > self.sources.get(flying.source, 0)
 
-    def _stands(self, position: int, changed: bool) -> None:
+    def _check_position(self, position: int, changed: bool) -> None:
         """Check the position: it grows by one if content changed, and by one if readers were switched."""
         before, self._building = self._building, self._is_building()
         switched = before and not self._building
@@ -305,7 +305,7 @@ class Standing:
 
     def _is_building(self) -> bool:
         """Return whether the store has a build in progress. After an error, the engine's memory is in doubt."""
-        if not self._building and self.core.sweep is None:
+        if not self._building and self.core.build is None:
             return False
         with self.engine.snapshot() as snap:
             return snap.schema.catalog.since is not None
@@ -318,13 +318,13 @@ class Standing:
                 text = f"stands at offset {sources.get(name, 0)}, and {offset} was acknowledged"
                 yield Finding("lost", f"source {name!r}", text)
 
-    def _mended(self) -> AbstractContextManager[None]:
+    def _repaired(self) -> AbstractContextManager[None]:
         """Suspend the outage while the oracle calls functions."""
-        return nullcontext() if self.outage is None else self.outage.mended()
+        return nullcontext() if self.outage is None else self.outage.repaired()
 
     def check(self) -> None:
         """Run the checks that must hold at any moment."""
-        with self._mended(), self.engine.snapshot() as snap:
+        with self._repaired(), self.engine.snapshot() as snap:
             demand(self.frozen.differences(snap, self.app, self._exempt))
             demand(differences(snap, self.oracle, self._exempt, self.lenient))
 

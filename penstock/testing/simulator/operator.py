@@ -11,7 +11,7 @@ from penstock.engine import Engine
 from penstock.recovery import Repaired
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.simulator.checks import Finding
-from penstock.testing.simulator.plan import Mend, Mending
+from penstock.testing.simulator.plan import Operate, OperatorAction
 from penstock.views import App
 
 
@@ -21,31 +21,31 @@ def holds_any(engine: Engine) -> bool:
         return any(snap.holds_any(name) for name in snap.schema.views)
 
 
-class Mender:
+class Operator:
     """An operator, with the number of records it dropped."""
 
     def __init__(self) -> None:
         self._dropped = self._let_go = 0  # number of dropped records, at least and at most
 
-    def mended(
-        self, engine: Engine, app: App, oracle: Oracle, mend: Mend, exempt: Collection[str] = ()
+    def repaired(
+        self, engine: Engine, app: App, oracle: Oracle, mend: Operate, exempt: Collection[str] = ()
     ) -> Iterator[Finding]:
         """Perform a repair. Yield each change that it made, except to `exempt` views."""
         record, views = mend.record, app.views()
         assert record is not None, "it comes with one"
         wrong: Iterable[Repaired] = ()
         match mend.how:
-            case Mending.VIEW if views:
+            case OperatorAction.VIEW if views:
                 wrong = engine.restate(views[mend.view % len(views)].name)
-            case Mending.KEY:
+            case OperatorAction.KEY:
                 wrong = engine.restate(record.table, record.key)
-            case Mending.REPOST if record.doc is not None and oracle.tables[record.table].where(record):
+            case OperatorAction.REPOST if record.doc is not None and oracle.tables[record.table].where(record):
                 wrong = engine.repost(record.table, record.doc)
-            case Mending.DROP:
+            case OperatorAction.DROP:
                 self._let_go = oracle.refused
                 engine.drop(kind="record")
                 self._dropped = self._let_go
-            case Mending.RETRY:
+            case OperatorAction.RETRY:
                 settled = engine.retry()
                 if settled.entries != settled.left:
                     yield Finding("mended", "store", f"an operator {mend.how.value}, and nothing is held: {settled}")

@@ -33,7 +33,7 @@ class Switch:
         return value
 
     @contextmanager
-    def mended(self) -> Iterator[None]:
+    def repaired(self) -> Iterator[None]:
         """Make the service work within this context."""
         before, self.on = self.on, False
         try:

@@ -9,9 +9,9 @@ A step is an action, perhaps with a fault. The actions:
     Look      a reader compares everything with the oracle, and keeps its snapshot; the next one checks that snapshot
     Forget    the caches are dropped
     Reopen    the engine is closed or killed, and opened
-    Change    the engine is opened with another app, whose views are built meanwhile
-    Sweep     some steps of that build
-    Mend      an operator restates, reposts, retries or drops
+    Redefine  the engine is opened with another app, whose views are built meanwhile
+    BuildViews  some steps of that build
+    Operate   an operator restates, reposts, retries or drops
     Outage    the service that map functions ask fails from now on, or works again
 """
 
@@ -37,7 +37,7 @@ GROWING = Limits(fold_least=4, fold_most=8, fold_buckets=1, bucket=1, space=2.5,
 """The index doubles in many steps."""
 
 
-class How(Enum):
+class PutMode(Enum):
     """The way in which a client puts records."""
 
     EACH = "one by one"
@@ -60,7 +60,7 @@ class Deliver:
 class Write:
     """Records put by a client."""
 
-    how: How
+    how: PutMode
     records: tuple[Record, ...]
 
 
@@ -95,7 +95,7 @@ class Reopen:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Redefine:
     """The engine is opened with the app of this number; 0 is the first one. If `clean`, it was closed before."""
 
     app: int
@@ -103,14 +103,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class BuildViews:
     """Some steps of a build, each of about `limit` documents or rows."""
 
     steps: int
     limit: int
 
 
-class Mending(Enum):
+class OperatorAction(Enum):
     """The kind of a repair."""
 
     VIEW = "restates a view"
@@ -121,10 +121,10 @@ class Mending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class Operate:
     """A repair of a correct store: of a view by its number, or of the document of a record."""
 
-    how: Mending
+    how: OperatorAction
     view: int = 0
     record: Record | None = None
 
@@ -136,7 +136,7 @@ class Outage:
     on: bool
 
 
-Action = Deliver | Write | Poll | Route | Look | Forget | Reopen | Change | Sweep | Mend | Outage
+Action = Deliver | Write | Poll | Route | Look | Forget | Reopen | Redefine | BuildViews | Operate | Outage
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +169,13 @@ class Plan:
         delivered = sum(
             s.action.n + s.action.back + s.action.twice for s in self.steps if isinstance(s.action, Deliver)
         )
-        delivered += sum(s.action.steps for s in self.steps if isinstance(s.action, Sweep))
+        delivered += sum(s.action.steps for s in self.steps if isinstance(s.action, BuildViews))
         strikes = sum((s.strike is not None) + (s.again is not None) for s in self.steps)
         fields = sum(len(r.doc) for r in records if isinstance(r.doc, Mapping))
         return 16 * len(records) + 8 * len(self.steps) + 4 * strikes + delivered + fields
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """A generator of records."""
 
     def record(self, choose: Random) -> Record:
@@ -199,9 +199,9 @@ _OFTEN: dict[type[Action], float] = {
     Look: 1.6,
     Forget: 0.8,
     Reopen: 1.2,
-    Mend: 0.8,
+    Operate: 0.8,
 }
-_CHANGING: dict[type[Action], float] = {Change: 4, Sweep: 7}
+_CHANGING: dict[type[Action], float] = {Redefine: 4, BuildViews: 7}
 _FAILING: dict[type[Action], float] = {Outage: 3}
 _MOST = (6, 9, 12, 16, 24)  # actions
 _BUILDING = 8  # more actions, if the app changes
@@ -211,7 +211,7 @@ _SWARM = (0.2, 1, 1, 4)
 _STRICT_SHARE, _REPOSTED, _CHANGES = 0.2, 0.03, 0.4
 
 
-def plan_of(seed: int, source: Source, others: tuple[App, ...] = (), outage: Switch | None = None) -> Plan:
+def plan_of(seed: int, source: RecordSource, others: tuple[App, ...] = (), outage: Switch | None = None) -> Plan:
     """Return the plan of a seed, with records of a source. The app may change to `others` meanwhile."""
     choose = Random(seed)
     sizes = [choose.choice(_SIZES) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
@@ -228,7 +228,7 @@ def plan_of(seed: int, source: Source, others: tuple[App, ...] = (), outage: Swi
     partitions = tuple(tuple(_numbered(choose, source.record(choose), i) for i in range(size)) for size in sizes)
     actions = list(_Actions(choose, source, len(others)).of(sizes, often))
     faulty = choose.choice((0, 1, 1, 2, 3))
-    building = [at for at, action in enumerate(actions) if isinstance(action, Change | Sweep)]
+    building = [at for at, action in enumerate(actions) if isinstance(action, Redefine | BuildViews)]
     struck = set(choose.sample([*range(len(actions)), *building, *building], min(faulty, len(actions))))
     steps = tuple(_step(choose, action, at in struck) for at, action in enumerate(actions))
     few = Limits().few if choose.random() < _FEW else 0
@@ -245,14 +245,14 @@ def _step(choose: Random, action: Action, struck: bool) -> Step:
     if not struck:
         return Step(action)
     again = Strike(choose.choice(_FAULTS[:4]), choose.choice(_NTH)) if choose.random() < 0.25 else None
-    near = _NTH[: _SHORT if isinstance(action, Sweep | Poll) else len(_NTH)]
+    near = _NTH[: _SHORT if isinstance(action, BuildViews | Poll) else len(_NTH)]
     return Step(action, Strike(choose.choice(_FAULTS), choose.choice(near)), again)
 
 
 class _Actions:
     """The actions of one plan."""
 
-    def __init__(self, choose: Random, source: Source, others: int) -> None:
+    def __init__(self, choose: Random, source: RecordSource, others: int) -> None:
         self._choose = choose
         self._source = source
         self._apps = others + 1
@@ -266,7 +266,7 @@ class _Actions:
         """
         choose, left, kinds = self._choose, list(sizes), list(often)
         weights = [much * (1 if kind is Deliver else choose.choice(_SWARM)) for kind, much in often.items()]
-        most = choose.choice(_MOST) + (_BUILDING if Change in often else 0)
+        most = choose.choice(_MOST) + (_BUILDING if Redefine in often else 0)
         while any(left) and most:
             most -= 1
             kind = choose.choices(kinds, weights)[0]
@@ -276,7 +276,7 @@ class _Actions:
                 left[partition] -= n
                 self._begun = True
                 yield Deliver(partition, n, choose.choice((0, 0, 0, 1, 3)), choose.choice((0, 0, 0, 1, 2)))
-            elif self._begun or kind is not Change:
+            elif self._begun or kind is not Redefine:
                 yield self._other(kind)
 
     def _other(self, kind: type[Action]) -> Action:
@@ -285,9 +285,9 @@ class _Actions:
             Write: self._write,
             Route: lambda: Route(choose.choice(_LINKS), choose.randrange(3)),
             Reopen: lambda: Reopen(choose.random() < 0.5),
-            Change: self._change,
-            Sweep: lambda: Sweep(choose.choice((1, 1, 1, 2, 4)), choose.choice((1, 1, 2, 3, 8, 1024))),
-            Mend: self._mend,
+            Redefine: self._change,
+            BuildViews: lambda: BuildViews(choose.choice((1, 1, 1, 2, 4)), choose.choice((1, 1, 2, 3, 8, 1024))),
+            Operate: self._repair,
             Outage: lambda: Outage(choose.random() < 0.6),
         }
         return made[kind]() if kind in made else Poll() if kind is Poll else Look() if kind is Look else Forget()
@@ -295,15 +295,19 @@ class _Actions:
     def _change(self) -> Action:
         choose = self._choose
         self._app = choose.choice([app for app in range(self._apps) if app != self._app])
-        return Change(self._app, choose.random() < 0.5)
+        return Redefine(self._app, choose.random() < 0.5)
 
     def _write(self) -> Action:
         self._begun = True
         choose = self._choose
-        how = How.STRICT if choose.random() < _STRICT_SHARE else choose.choice((How.EACH, How.BATCH, How.LIST))
+        how = (
+            PutMode.STRICT
+            if choose.random() < _STRICT_SHARE
+            else choose.choice((PutMode.EACH, PutMode.BATCH, PutMode.LIST))
+        )
         return Write(how, tuple(self._source.record(choose) for _ in range(choose.choice((1, 1, 2, 3)))))
 
-    def _mend(self) -> Action:
+    def _repair(self) -> Action:
         choose = self._choose
-        how = choose.choice((*Mending, Mending.RETRY))
-        return Mend(how, choose.randrange(8), self._source.record(choose))
+        how = choose.choice((*OperatorAction, OperatorAction.RETRY))
+        return Operate(how, choose.randrange(8), self._source.record(choose))

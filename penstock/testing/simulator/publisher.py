@@ -98,7 +98,7 @@ class Downstream:
             self.last[where] = message
 
 
-class Rows(Protocol):
+class ViewRows(Protocol):
     """A view in a snapshot."""
 
     def items(self) -> Iterator[tuple[Any, Any]]:
@@ -114,7 +114,7 @@ class Snap(Protocol):
         """The store's commit number."""
         ...
 
-    def view(self, name: str, /) -> Rows:
+    def view(self, name: str, /) -> ViewRows:
         """Return a view."""
         ...
 

@@ -14,21 +14,21 @@ from typing import Protocol
 
 from penstock.mapreduce import small_trees
 from penstock.testing.simulator.checks import Wrong
-from penstock.testing.simulator.machine import Standing, Witness
+from penstock.testing.simulator.machine import Machine, Witness
 from penstock.testing.simulator.plan import (
     Action,
-    Change,
+    BuildViews,
     Deliver,
     Forget,
     Look,
-    Mend,
+    Operate,
     Outage,
     Plan,
     Poll,
+    Redefine,
     Reopen,
     Route,
     Step,
-    Sweep,
     Write,
 )
 from penstock.testing.simulator.world import World
@@ -38,7 +38,7 @@ HEALING = -1
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """The counts of a run."""
 
     steps: int = 0
@@ -56,25 +56,25 @@ class Failure(Exception):
         self.wrong = wrong
 
 
-class Follower(Witness, Protocol):
+class StepWitness(Witness, Protocol):
     """A witness that is notified of steps too."""
 
-    def stepping(self, world: Standing, number: int, step: Step | None) -> None:
+    def stepping(self, world: Machine, number: int, step: Step | None) -> None:
         """React to the start of a step. Without a step, the healing phase starts."""
         ...
 
-    def stepped(self, world: Standing) -> None:
+    def stepped(self, world: Machine) -> None:
         """React to the end of a step."""
         ...
 
 
-def run(app: App, plan: Plan, exempt: Collection[str] = (), follower: Follower | None = None) -> Tally:
+def run(app: App, plan: Plan, exempt: Collection[str] = (), follower: StepWitness | None = None) -> RunTally:
     """Run the plan. Raise `Failure` if a check fails."""
     with small_trees() if plan.small_trees else nullcontext():
         return _run(app, plan, exempt, follower)
 
 
-def _run(app: App, plan: Plan, exempt: Collection[str], follower: Follower | None) -> Tally:
+def _run(app: App, plan: Plan, exempt: Collection[str], follower: StepWitness | None) -> RunTally:
     number = HEALING
     if plan.outage is not None:
         plan.outage.on = False
@@ -100,10 +100,10 @@ def _run(app: App, plan: Plan, exempt: Collection[str], follower: Follower | Non
         world.during(world.heal)
     except Wrong as wrong:
         raise Failure(plan, number, wrong) from wrong
-    return Tally(len(plan.steps), world.points.passed, world.faults)
+    return RunTally(len(plan.steps), world.points.passed, world.faults)
 
 
-def _follow(follower: Follower | None, world: World, number: int, step: Step | None) -> None:
+def _follow(follower: StepWitness | None, world: World, number: int, step: Step | None) -> None:
     if follower is not None:
         follower.stepping(world, number, step)
 
@@ -125,11 +125,11 @@ def _deed(world: World, action: Action) -> Callable[[], None]:
             return world.forget
         case Reopen(clean):
             return partial(world.reopen, clean)
-        case Change(app, clean):
+        case Redefine(app, clean):
             return partial(world.change, app, clean)
-        case Sweep(steps, limit):
-            return partial(world.sweep, steps, limit)
-        case Mend():
-            return partial(world.mend, action)
+        case BuildViews(steps, limit):
+            return partial(world.build, steps, limit)
+        case Operate():
+            return partial(world.repair, action)
         case Outage(on):
             return partial(world.fail, on)

@@ -39,8 +39,8 @@ class Subscriber:
             told[change.view, at] = change.position
             fits = _same(had, change.old) and not _same(change.old, change.new)
             if not fits or change.position <= before:
-                text = f"is told {_said(change.old)} → {_said(change.new)} at {change.position}"
-                text += f", and had {_said(had)} from {before}"
+                text = f"is told {_row_text(change.old)} → {_row_text(change.new)} at {change.position}"
+                text += f", and had {_row_text(had)} from {before}"
                 yield Finding("feed", _where(change.view, change.group), text, change.view, change.group)
             if change.new is not ABSENT:
                 rows[at] = change.group, change.new
@@ -56,7 +56,7 @@ class Subscriber:
             group = (seen.get(at) or own[at])[0]
             had, shows = own.get(at, (None, ABSENT))[1], seen.get(at, (None, ABSENT))[1]
             if not _same(had, shows):
-                text = f"told {_said(had)} in all, and a reader sees {_said(shows)}"
+                text = f"told {_row_text(had)} in all, and a reader sees {_row_text(shows)}"
                 yield Finding("feed", _where(view, group), text, view, group)
 
 
@@ -66,7 +66,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(identity(one) == identity(other))
 
 
-def _said(result: Any) -> str:
+def _row_text(result: Any) -> str:
     return NO_ROW if result is ABSENT else repr(result)
 
 

@@ -11,19 +11,28 @@ from typing import Any
 
 from penstock.mapreduce import rows_db
 from penstock.spout import Record
-from penstock.testing.simulator.checks import Finding, Opened, Wrong, at_rest, demand, moved, shown_of, stored_group
+from penstock.testing.simulator.checks import (
+    Finding,
+    Opened,
+    Wrong,
+    at_rest,
+    changed_rows,
+    demand,
+    shown_rows,
+    stored_group,
+)
 from penstock.testing.simulator.client import calls_of
 from penstock.testing.simulator.faults import Fault
-from penstock.testing.simulator.machine import Flying, Standing, source_name
+from penstock.testing.simulator.machine import Machine, RecordsInFlight, source_name
 from penstock.testing.simulator.operator import holds_any
-from penstock.testing.simulator.plan import How, Mend, Mending
+from penstock.testing.simulator.plan import Operate, OperatorAction, PutMode
 from penstock.testing.simulator.publisher import Link
 
 _POLLS = 4
 _SWEEP = 1 << 10
 
 
-class World(Standing):
+class World(Machine):
     """A simulated machine, and everything that can be done to it."""
 
     def name(self, named: Mapping[tuple[str, Any], str]) -> None:
@@ -42,13 +51,13 @@ class World(Standing):
         log, acked = self.partitions[partition], self.acked[partition]
         start, end = max(0, acked - back), min(len(log), acked + n)
         records = tuple(log[start : min(end, start + twice)]) + tuple(log[start:end])
-        self._flying = Flying(records, source_name(partition), end)
+        self._flying = RecordsInFlight(records, source_name(partition), end)
         self._freely = (self.lenient or bool(self._exempt)) and any(record.repost for record in records)
         self.engine.ingest(records, source_name(partition), end)
         self._landed(self.core.state.position)
         self.acked[partition] = end
 
-    def write(self, how: How, records: Sequence[Record]) -> None:
+    def write(self, how: PutMode, records: Sequence[Record]) -> None:
         """Put records as a client. After a fault the client repeats the calls that did not return."""
         self._owed.extend((how, part) for part in calls_of(how, records))
         self._put_owed()
@@ -69,11 +78,11 @@ class World(Standing):
             self.check()
             demand(self.subscriber.follow(self.engine))
             snap = self.engine.snapshot()
-            self._kept = snap, shown_of(snap)
+            self._kept = snap, shown_rows(snap)
             return
         (snap, before), self._kept = self._kept, None
         with snap:
-            demand(moved(before, shown_of(snap)))
+            demand(changed_rows(before, shown_rows(snap)))
 
     def forget(self) -> None:
         """Drop the caches of all tables, as when memory runs out."""
@@ -100,11 +109,11 @@ class World(Standing):
         self.points.arm(strike)
         self.reopen(clean)
 
-    def sweep(self, steps: int, limit: int) -> None:
+    def build(self, steps: int, limit: int) -> None:
         """Run some steps of building views, or of deleting replaced ones."""
         for _ in range(steps):
-            more = self.core.sweep_step(limit)
-            self._stands(self.core.state.position, False)
+            more = self.core.build_step(limit)
+            self._check_position(self.core.state.position, False)
             if not more:
                 return
 
@@ -114,16 +123,16 @@ class World(Standing):
             self.outage.on = on
             self.lenient = self.lenient or on
 
-    def mend(self, mend: Mend) -> None:
+    def repair(self, mend: Operate) -> None:
         """Let an operator repair a correct store. Only held documents and groups may change."""
         held = holds_any(self.engine)
         self._freely = held or bool(self._exempt)
-        found = list(self.mender.mended(self.engine, self.app, self.oracle, mend, self._exempt))
-        if mend.how is Mending.RETRY and (self.outage is None or not self.outage.on):
+        found = list(self.operator.repaired(self.engine, self.app, self.oracle, mend, self._exempt))
+        if mend.how is OperatorAction.RETRY and (self.outage is None or not self.outage.on):
             self.lenient = False
         with self.engine.snapshot() as snap:  # without a change, the engine's memory may still be in doubt
             position = snap.position
-        self._stands(position, False)
+        self._check_position(position, False)
         if not held:
             demand(found)
 
@@ -138,10 +147,10 @@ class World(Standing):
         if self._kept is not None:
             self.look()
         self._deliver_all()
-        while self.core.sweep is not None or self.core.catalog.trash:
-            self.sweep(1, _SWEEP)
+        while self.core.build is not None or self.core.catalog.trash:
+            self.build(1, _SWEEP)
         if self.lenient:
-            self.mend(Mend(Mending.RETRY, record=Record("", None, None)))
+            self.repair(Operate(OperatorAction.RETRY, record=Record("", None, None)))
         for _ in range(_POLLS):
             self.poll()
             if not self.pub.pending:
@@ -162,6 +171,6 @@ class World(Standing):
     def _at_rest(self) -> Iterator[Finding]:
         if self.pub.pending:
             yield Finding("pending", "the node that publishes", f"{len(self.pub.pending)} groups are pending for ever")
-        yield from self.mender.quarantine(self.engine, self.oracle)
+        yield from self.operator.quarantine(self.engine, self.oracle)
         opened = Opened(self.engine, self.core)
         yield from at_rest(opened, self.oracle, self.downstream, self._exempt)

@@ -119,10 +119,10 @@ class Changes(Sequence[Change]):
         return Change(self.views[place], self.groups[place], self.old[place], self.new[place], self.positions[place])
 
 
-def shown_position(position: Position) -> str:
+def position_text(position: Position) -> str:
     """Return a position as text that users read and type.
 
-    >>> shown_position(17), shown_position((3, 4))
+    >>> position_text(17), position_text((3, 4))
     ('17', '[3, 4]')
     """
     return str(position if isinstance(position, int) else list(position))
@@ -143,8 +143,8 @@ first, with changes(…, initial=True)
 
     def __str__(self) -> str:
         return (
-            f"the feed no longer has all changes since position {shown_position(self.asked)}; the oldest that can be "
-            f"followed from is {shown_position(self.oldest)}: read the views first, with changes(…, initial=True)"
+            f"the feed no longer has all changes since position {position_text(self.asked)}; the oldest that can be "
+            f"followed from is {position_text(self.oldest)}: read the views first, with changes(…, initial=True)"
         )
 
 
@@ -163,6 +163,6 @@ was restored since
 
     def __str__(self) -> str:
         return (
-            f"the store is at position {shown_position(self.position)}, and changes since {shown_position(self.asked)} "
+            f"the store is at position {position_text(self.position)}, and changes since {position_text(self.asked)} "
             "were asked for; the position is of another store, or of one that was restored since"
         )

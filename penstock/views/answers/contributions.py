@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 """A progress callback: the number done, and the total."""
 
 
-class Documents:
+class ContributionDocuments:
     """The documents of some contributions, read by key in blocks."""
 
     __slots__ = ("_block", "_keys", "_read", "_start")
@@ -66,7 +66,7 @@ class Contribution:
     rank: int
     value: Any
     held: bool = False
-    _documents: Documents | None = field(default=None, compare=False)
+    _documents: ContributionDocuments | None = field(default=None, compare=False)
     _place: int = field(default=0, compare=False)
 
     @property

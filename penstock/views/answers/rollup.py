@@ -36,22 +36,22 @@ _ROWS_A_PART = 8  # runs with fewer rows per subtotal are not kept
 _MOST_PARTS = 1 << 16  # subtotals that are kept per view
 
 
-class _Part(NamedTuple):
+class _Subtotal(NamedTuple):
     prefix: bytes
     state: Any
     stale: bool
 
 
-class _Run(NamedTuple):
+class _GroupRun(NamedTuple):
     """The subtotals of all groups from `first` on and before `end`."""
 
     first: bytes
     end: bytes | None
-    parts: Sequence[_Part]
+    parts: Sequence[_Subtotal]
 
 
-_Piece = tuple[bytes, bytes | None, _Run | None]
-_Levels = Mapping[int, Sequence[_Run]]
+_Piece = tuple[bytes, bytes | None, _GroupRun | None]
+_Levels = Mapping[int, Sequence[_GroupRun]]
 _first = attrgetter("first")
 
 
@@ -84,11 +84,11 @@ class Rollup:
             stale = any(part.stale for part in own) or state.held is not None
             yield Row(decode_key(prefix), self.result(state), stale)
 
-    def _of(self, moment: Moment, low: bytes, high: bytes | None, reverse: bool) -> Iterator[_Part]:
+    def _of(self, moment: Moment, low: bytes, high: bytes | None, reverse: bool) -> Iterator[_Subtotal]:
         """Yield the subtotals of one store, from known runs and from rows."""
         known = moment.watches.derived(self.db, moment.commit)
         levels = {} if known is None else _unchanged(*known)
-        fresh: list[_Run] = []
+        fresh: list[_GroupRun] = []
         pieces = self._pieces(levels.get(self.level, ()), low, high)
         try:
             for first, end, run in reversed(pieces) if reverse else pieces:
@@ -100,7 +100,7 @@ class Rollup:
             if known is None or known[1] or fresh:
                 moment.watches.keep(self.db, moment.commit, self._with(levels, fresh) or None)
 
-    def _pieces(self, runs: Sequence[_Run], low: bytes, high: bytes | None) -> list[_Piece]:
+    def _pieces(self, runs: Sequence[_GroupRun], low: bytes, high: bytes | None) -> list[_Piece]:
         """Split the interval into known runs and the intervals between them."""
         pieces: list[_Piece] = []
         held, at = sorted(self.held), low
@@ -121,8 +121,8 @@ class Rollup:
         return pieces
 
     def _scanned(
-        self, reader: Reader, first: bytes, end: bytes | None, reverse: bool, fresh: list[_Run]
-    ) -> Iterator[_Part]:
+        self, reader: Reader, first: bytes, end: bytes | None, reverse: bool, fresh: list[_GroupRun]
+    ) -> Iterator[_Subtotal]:
         """Yield the subtotals of an interval from its rows. Runs that are worth keeping are added to `fresh`."""
         entries = self.scan(reader, first, end, reverse)
         following = next(entries, None)
@@ -137,23 +137,23 @@ class Rollup:
             else:
                 parts, stop = self._parts(some), end if following is None else following[0]
                 if _is_worth(len(some), parts) and len(first) < HEAD and (stop is None or len(stop) < HEAD):
-                    fresh.append(_Run(first, stop, parts))
+                    fresh.append(_GroupRun(first, stop, parts))
                 yield from parts
                 first = b"" if stop is None else stop
 
-    def _parts(self, entries: Sequence[Entry]) -> list[_Part]:
+    def _parts(self, entries: Sequence[Entry]) -> list[_Subtotal]:
         """Return the subtotals of some rows in group order, one per prefix."""
-        keys, parts, at = [entry[0] for entry in entries], list[_Part](), 0
+        keys, parts, at = [entry[0] for entry in entries], list[_Subtotal](), 0
         while at < len(keys):
             prefix, bound = _prefix(keys[at], self.level)
             end = len(keys) if bound is None else bisect_left(keys, bound, at + 1)
             states = self.states(entries[at:end])
             stale = any(state.held is not None for state in states) or not self.held.isdisjoint(keys[at:end])
-            parts.append(_Part(prefix, self.merge(states), stale))
+            parts.append(_Subtotal(prefix, self.merge(states), stale))
             at = end
         return parts
 
-    def _with(self, levels: _Levels, fresh: Sequence[_Run]) -> _Levels:
+    def _with(self, levels: _Levels, fresh: Sequence[_GroupRun]) -> _Levels:
         """Return the runs of all levels with the fresh ones, unless these overlap others or exceed the limit."""
         runs = list(levels.get(self.level, ()))
         room = _MOST_PARTS - sum(len(run.parts) for own in levels.values() for run in own)
@@ -171,9 +171,9 @@ class Rollup:
         return {**others, self.level: runs} if runs else others
 
 
-def _unchanged(levels: _Levels, changed: Iterable[bytes]) -> dict[int, Sequence[_Run]]:
+def _unchanged(levels: _Levels, changed: Iterable[bytes]) -> dict[int, Sequence[_GroupRun]]:
     """Return the runs that contain none of these stored keys."""
-    out: dict[int, Sequence[_Run]] = {}
+    out: dict[int, Sequence[_GroupRun]] = {}
     keys = sorted(set(changed))
     for level, runs in levels.items():
         left = []
@@ -186,7 +186,7 @@ def _unchanged(levels: _Levels, changed: Iterable[bytes]) -> dict[int, Sequence[
     return out
 
 
-def _is_worth(rows: int, parts: Sequence[_Part]) -> bool:
+def _is_worth(rows: int, parts: Sequence[_Subtotal]) -> bool:
     """Return whether a run is worth keeping: it has many rows per subtotal, and none is held."""
     if rows < _FEW_ROWS or rows < _ROWS_A_PART * len(parts):
         return False

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from penstock.cache import (
     LONG,
+    DatabaseLabel,
     KeyKind,
     MissingExtra,
     PenstockError,
-    Place,
     Reader,
     StoreDamaged,
     checked,
@@ -24,10 +24,10 @@ from penstock.cache import (
     encode_key,
     is_long,
     key_error,
-    key_shown,
     named,
     prefix_bounds,
     stored_key,
+    stored_key_text,
 )
 from penstock.views.answers.changes import Position
 from penstock.views.answers.contributions import Contribution, Progress, Why
@@ -305,7 +305,7 @@ class ViewReader:
 
     def _named(self, damage: StoreDamaged) -> StoreDamaged:
         """Describe damage in users' terms."""
-        return named(damage, {self._where: Place(self._where, key_shown("group"), restating(self.name))})
+        return named(damage, {self._where: DatabaseLabel(self._where, stored_key_text("group"), restating(self.name))})
 
     def _row(self, whole: bytes, key: bytes, row: bytes, held: frozenset[bytes], state: Any = None) -> Row:
         own = state if state is not None else self._decode(key, row)

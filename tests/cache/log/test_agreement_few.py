@@ -13,7 +13,7 @@ from penstock.cache.log import key_slots
 from penstock.cache.log import segment as segments
 from penstock.cache.log.key_cache import KeyCache
 from penstock.cache.log.key_slots import Lane, SlotMap
-from penstock.cache.log.log_reader import Run
+from penstock.cache.log.log_reader import KeyRun
 from penstock.cache.log.segment import Segment, build_segment
 
 words = st.sampled_from([0, 1, 2, 1 << 63, (1 << 64) - 1])
@@ -72,7 +72,7 @@ def test_joined_segments_overlay_like_single_ones(parts: list[list[tuple[int, bo
     each, together = KeyCache(1 << 8), KeyCache(1 << 8)
     for segment in _segments(parts):
         each.overlay(segment.k0, segment.k1, segment.base, segment.gone)
-    run = Run.of(list(_segments(parts)))
+    run = KeyRun.of(list(_segments(parts)))
     together.overlay(run.k0, run.k1, run.base, run.gone)
     assert _known(each) == _known(together)
     assert sorted(each.take_dirty().tolist()) == sorted(together.take_dirty().tolist())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cache import CopyFailed, Entries, MemoryStore, at_base, bits_for, built_beside, look_up, write_anew
+from penstock.cache import CopyFailed, IndexEntries, MemoryStore, at_base, bits_for, built_beside, look_up, write_anew
 from penstock.cache.log.segment import Segment, build_segment
 
 LINES = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=40)
@@ -41,7 +41,7 @@ def test_an_index_written_whole_or_in_parts_finds_every_key(hashes: list[int], w
     with store.write() as writer:
         for number in range(1 << parts):
             at = np.flatnonzero(part == number)
-            entries = Entries(own[at], None if rest is None else rest[at], records[at])
+            entries = IndexEntries(own[at], None if rest is None else rest[at], records[at])
             write_anew(writer, "index", bits, entries)
     with store.read() as reader:
         found, where = look_up(reader, "index", bits, own, rest)

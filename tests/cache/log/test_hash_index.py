@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.cache.errors import StoreDamaged
-from penstock.cache.log.hash_index import BUCKET, Entries, bits_for, bucket_keys, look_up, merge, rewrite, rewrite_range
+from penstock.cache.log.hash_index import (
+    BUCKET,
+    IndexEntries,
+    bits_for,
+    bucket_keys,
+    look_up,
+    merge,
+    rewrite,
+    rewrite_range,
+)
 from penstock.cache.store.memory_store import MemoryStore
 
 Key = tuple[int, int]
@@ -19,11 +28,11 @@ DB = "index:1"
 WORD = (1 << 64) - 1
 
 
-def _entries(changes: Change) -> tuple[Entries, NDArray[np.bool_]]:
+def _entries(changes: Change) -> tuple[IndexEntries, NDArray[np.bool_]]:
     """Return changes as the index fold passes them: sorted by hash and rest, with the keys to drop."""
     keys = sorted(changes)
     rest = np.array([r for _, r in keys], np.uint32)
-    entries = Entries(
+    entries = IndexEntries(
         np.array([h for h, _ in keys], np.uint64),
         rest if rest.any() else None,
         np.array([changes[k] or 0 for k in keys], np.uint32),
@@ -31,7 +40,7 @@ def _entries(changes: Change) -> tuple[Entries, NDArray[np.bool_]]:
     return entries, np.array([changes[k] is None for k in keys], bool)
 
 
-def _listed(entries: Entries) -> dict[Key, int]:
+def _listed(entries: IndexEntries) -> dict[Key, int]:
     rest = [0] * entries.hash.size if entries.rest is None else entries.rest.tolist()
     keys = list(zip(entries.hash.tolist(), rest, strict=True))
     assert keys == sorted(set(keys))
@@ -89,7 +98,9 @@ CHANGES = st.dictionaries(st.tuples(HASHES, RESTS), st.none() | st.integers(0, 0
 @given(CHANGES, CHANGES)
 def test_merge_replaces_earlier_entries(first: Change, second: Change) -> None:
     none = np.zeros(0, bool)
-    old = merge(Entries.none(), *_entries(first)) if first else merge(Entries.none(), Entries.none(), none)
+    old = (
+        merge(IndexEntries.none(), *_entries(first)) if first else merge(IndexEntries.none(), IndexEntries.none(), none)
+    )
     assert _listed(old) == _laid_over({}, first)
     before = _listed(old)
     again, drop = _entries(second)

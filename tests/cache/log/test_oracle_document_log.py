@@ -16,7 +16,7 @@ from penstock.cache import (
     LOADED,
     PRESENT,
     RECORD,
-    DocLog,
+    DocumentLog,
     Limits,
     MemoryStore,
     Reader,
@@ -69,8 +69,8 @@ class LogMachine(RuleBasedStateMachine):
         self.table = _STAMPED if stamped else _PLAIN
         self.log = self.opened(capacity)
 
-    def opened(self, capacity: int = 200) -> DocLog:
-        log = DocLog(TABLE, self.table.has_ts, capacity, LIMITS)
+    def opened(self, capacity: int = 200) -> DocumentLog:
+        log = DocumentLog(TABLE, self.table.has_ts, capacity, LIMITS)
         log.sides = [SIDE]
         with self.store.read() as snap:
             log.open(snap)
@@ -87,7 +87,7 @@ class LogMachine(RuleBasedStateMachine):
         except _Undo:
             return None
 
-    def resolved(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> NDArray[np.int64]:
+    def resolved(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> NDArray[np.int64]:
         """Return the slots of these keys, loaded like the gateway loads them."""
         if not log.keys.room(len(keys)):
             log.forget(len(keys))
@@ -100,7 +100,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (log.keys.state[slots] & LOADED != 0).all()
         return slots
 
-    def told(self, log: DocLog, reader: Reader, keys: Sequence[Any]) -> Documents:
+    def told(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> Documents:
         """Return the newest lines of these keys in the log, without deletions that leave no line."""
         slots = self.resolved(log, reader, keys)
         state = log.keys.state[slots]
@@ -374,7 +374,7 @@ def test_only_tombstones_in_the_index_are_removed() -> None:
         ("cache.log.tombstone_removal:forget_step", "end > log.mark.folded or", ""),
         ("cache.log.tombstone_removal:forget_step", "log.keys.state[slots] = LOADED", "pass"),
         ("cache.log.tombstone_removal:forget_step", "log.mark.tombstones - int(slots.size)", "log.mark.tombstones"),
-        ("cache.log.document_log:DocLog._append", "old.forgotten", "0"),
+        ("cache.log.document_log:DocumentLog._append", "old.forgotten", "0"),
     ],
 )
 def test_a_bug_in_tombstone_removal_is_found(where: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import penstock as ps
 from penstock.cache.lmdb import lmdb_databases
 from penstock.cache.lmdb.lmdb_page import Pages
 from penstock.cli.app_file import load
-from penstock.mapreduce import told_db
+from penstock.mapreduce import emissions_db
 from penstock.recovery import Mended
 from tests.cli.conftest import Run
 from tests.recovery.damage import add_to_lane, overwrite, tell
@@ -89,7 +89,7 @@ def test_an_old_value_comes_from_a_source(filled: Path, run: Run) -> None:
 
 def test_what_is_damaged_is_made_anew_and_said(filled: Path, run: Run) -> None:
     with ps.open(load("app.py"), "penstock-state") as engine:
-        where = told_db(engine.store.core.views["initials"].number)
+        where = emissions_db(engine.store.core.views["initials"].number)
         with engine.snapshot() as snap:
             rows = dict(snap.reader().scan(where))
         overwrite(engine, where, {key: row[:-1] + bytes([row[-1] ^ 1]) for key, row in rows.items()})

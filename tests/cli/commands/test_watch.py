@@ -15,8 +15,8 @@ import pytest
 
 import penstock as ps
 from penstock.cli.app_file import load
-from penstock.cli.drawing.watch_table import Board
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.drawing.watch_table import WatchTable
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.core import feed_log
 from penstock.engine import Engine
 from tests.cli.conftest import Run
@@ -174,7 +174,7 @@ def test_the_table_of_a_terminal_follows_the_writer_until_ctrl_c(filled: Path, r
     assert shown == [["Joe", "3", "2", "1"], ["Sue", "1"], ["Ada", "1", "1", shown[2][3]]]
 
 
-def page(board: Board, width: int = 80) -> list[str]:
+def page(board: WatchTable, width: int = 80) -> list[str]:
     from rich.console import Console
 
     console = Console(width=width, no_color=True)
@@ -189,7 +189,7 @@ def change(group: str, old: Any, new: Any, view: str = "v") -> ps.Change:
 
 def test_a_group_keeps_its_place_and_the_one_that_is_still_gives_way() -> None:
     now = 0.0
-    board = Board(["v"], 3, lambda: now)
+    board = WatchTable(["v"], 3, lambda: now)
     board.show("v", [ps.Row("a", 1), ps.Row("b", 2), ps.Row("c", 3)])
     now = 1.0
     board.take([change("b", 2, 5), change("c", 3, 4), change("c", 4, ps.ABSENT)])
@@ -205,7 +205,7 @@ def test_a_group_keeps_its_place_and_the_one_that_is_still_gives_way() -> None:
 
 
 def test_more_groups_than_there_is_room_for_are_the_last_ones() -> None:
-    board = Board(["v", "w"], 3, lambda: 0.0)
+    board = WatchTable(["v", "w"], 3, lambda: 0.0)
     board.take([change(f"g{i}", i, i + 1, view="w") for i in range(10_000)])
     shown = page(board)
     assert shown[0].split() == ["view", "group", "value", "before", "changes", "/s"]
@@ -214,7 +214,7 @@ def test_more_groups_than_there_is_room_for_are_the_last_ones() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_long_values_are_cut_and_nothing_else(width: int) -> None:
-    board = Board(["v", "w"], 3, lambda: 0.0)
+    board = WatchTable(["v", "w"], 3, lambda: 0.0)
     board.take([change("Ada", {"text": "x" * 70}, {"text": "y" * 70}), change("Bob\x1b[2J", 1, 2, view="w")])
     shown = page(board, width)
     assert max(map(len, shown)) <= width
@@ -238,7 +238,7 @@ def engine(here: Path) -> Iterator[Engine]:
 
 
 def test_a_step_ends_while_others_write_and_the_next_goes_on(engine: Engine) -> None:
-    steps = Steps(engine, ["namecount"], 0)
+    steps = FeedSteps(engine, ["namecount"], 0)
     engine.put("users", {"id": 0, "name": "A"})
     step = steps.step()
     for i in range(1, 4):
@@ -255,7 +255,7 @@ def test_a_step_ends_while_others_write_and_the_next_goes_on(engine: Engine) -> 
 
 
 def test_steps_stand_where_the_store_does_though_none_of_their_views_changed(engine: Engine) -> None:
-    steps = Steps(engine, ["namecount"], 0)
+    steps = FeedSteps(engine, ["namecount"], 0)
     for i in range(5):
         engine.put("marks", {"id": i, "mark": i})
     assert [([*changes], position) for changes, position in steps.step()] == [([], 5)]
@@ -265,7 +265,7 @@ def test_steps_stand_where_the_store_does_though_none_of_their_views_changed(eng
 @pytest.mark.parametrize("n", [0, 3, 2_000])
 def test_without_a_position_rows_come_first(engine: Engine, n: int) -> None:
     engine.put_many("users", [{"id": i, "name": f"A{i}"} for i in range(n)])
-    steps = Steps(engine, ["namecount"], None)
+    steps = FeedSteps(engine, ["namecount"], None)
     parts = list(steps.step())
     assert sum(len(changes) for changes, _ in parts) == n
     assert [position for _, position in parts[:-1]] == [None] * (len(parts) - 1), "they are all, or nothing"

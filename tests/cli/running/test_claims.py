@@ -17,16 +17,16 @@ import pytest
 
 import penstock as ps
 from penstock.cli.commands.status import read
-from penstock.cli.running.claims import SESSION, Claim, Shared, claims
+from penstock.cli.running.claims import SESSION, Claim, MemberClaim, claims
 from tests.harness.planting import Bug
 from tests.waiting import PATIENCE
 
 SOURCE = "users=kafka:users"
 _OTHER = """
 import sys
-from penstock.cli.running.claims import Shared
+from penstock.cli.running.claims import MemberClaim
 
-own = Shared(sys.argv[1], sys.argv[2], "g")
+own = MemberClaim(sys.argv[1], sys.argv[2], "g")
 assert own.take() is None
 own.say("reading", None, 0)
 print("here", flush=True)
@@ -41,9 +41,9 @@ class Here:
         self.folder = folder
         self.now = 100.0
 
-    def member(self, says: bool = True) -> Shared:
+    def member(self, says: bool = True) -> MemberClaim:
         """Add a member in this process."""
-        own = Shared(str(self.folder), SOURCE, "g", lambda: self.now)
+        own = MemberClaim(str(self.folder), SOURCE, "g", lambda: self.now)
         assert own.take() is None
         if says:
             own.say("reading", None, 0)
@@ -108,7 +108,7 @@ def who_is_silent_has_no_place_until_it_speaks(folder: Path) -> None:
 
 def who_is_stopped_has_no_place_until_it_goes_on(folder: Path) -> None:
     with other(folder) as child:
-        own = Shared(str(folder), SOURCE, "g")
+        own = MemberClaim(str(folder), SOURCE, "g")
         assert own.take() is None
         own.say("reading", None, 0)
         assert own.place() == (1, 2)
@@ -126,7 +126,7 @@ def who_is_stopped_has_no_place_until_it_goes_on(folder: Path) -> None:
 
 def who_was_killed_has_no_place(folder: Path) -> None:
     with other(folder) as first, other(folder) as second:
-        own = Shared(str(folder), SOURCE, "g")
+        own = MemberClaim(str(folder), SOURCE, "g")
         assert own.take() is None
         assert own.place() == (2, 3)
         for child, place in ((first, (1, 2)), (second, (0, 1))):
@@ -143,8 +143,8 @@ STORIES = [
     who_was_killed_has_no_place,
 ]
 
-_LIVES = "cli.running.claims:Shared._lives"
-_PLACE = "cli.running.claims:Shared.place"
+_LIVES = "cli.running.claims:MemberClaim._lives"
+_PLACE = "cli.running.claims:MemberClaim.place"
 BUGS = [
     Bug("who was killed keeps its place", _LIVES, "if _is_free(file):", "if False:"),
     Bug("who is stopped keeps its place", _LIVES, 'not is_stopped(about["pid"])', "True"),
@@ -188,16 +188,16 @@ def test_the_end_of_a_longer_word_is_no_part_of_what_is_said(tmp_path: Path) -> 
 def test_a_claim_is_one_process_s_or_one_group_s(tmp_path: Path) -> None:
     here = Here(tmp_path)
     first, second = here.member(), here.member()
-    assert Shared(str(tmp_path), SOURCE, "other").take() == "group g"
+    assert MemberClaim(str(tmp_path), SOURCE, "other").take() == "group g"
     assert Claim(str(tmp_path), SOURCE).take() == "group g"
     first.release()
-    assert Shared(str(tmp_path), SOURCE, "other").take() == "group g"
+    assert MemberClaim(str(tmp_path), SOURCE, "other").take() == "group g"
     second.release()
     alone = Claim(str(tmp_path), SOURCE)
     assert alone.take() is None
     alone.say("reading", 3, 0)
     assert [(one["state"], one["lag"]) for one in claims(str(tmp_path))] == [("reading", 3)]
-    assert Shared(str(tmp_path), SOURCE, "g").take() == f"process {os.getpid()}"
+    assert MemberClaim(str(tmp_path), SOURCE, "g").take() == f"process {os.getpid()}"
     alone.end("ended")
     assert [one["state"] for one in claims(str(tmp_path))] == ["ended"]
     assert Claim(str(tmp_path), SOURCE).take() == f"process {os.getpid()}", "it has the right to it still"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.commands import pause
-from penstock.cli.running.claims import Place, claims
+from penstock.cli.running.claims import ReaderClaim, claims
 from tests.cli.conftest import Run
 from tests.cli.loading import PENSTOCK, STORE
 from tests.cli.running_process import ended, has_users, running, until, user
@@ -95,7 +95,7 @@ def test_who_is_stopped_does_not_pause(shop: Path, run: Run, monkeypatch: pytest
 def test_nobody_else_is_signalled(shop: Path, run: Run) -> None:
     """A report without a lock is ignored, because its process id may belong to another process by now."""
     run("put", "users", user(1))
-    place = Place(STORE, "users=file:x")
+    place = ReaderClaim(STORE, "users=file:x")
     place.take()
     place.say("reading", None, 0)
     place.release()
@@ -104,9 +104,9 @@ def test_nobody_else_is_signalled(shop: Path, run: Run) -> None:
     )
     bystander = subprocess.Popen([*PENSTOCK, "--version"], stdout=subprocess.DEVNULL)
     with ExitStack() as stack:
-        assert pause._tell(stack, STORE, bystander.pid, signal.SIGUSR1) is None
+        assert pause._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
         assert bystander.wait(PATIENCE) == 0
-        assert pause._tell(stack, STORE, bystander.pid, signal.SIGUSR1) is None
+        assert pause._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
 
 
 def test_what_was_typed_wrong(shop: Path, run: Run) -> None:

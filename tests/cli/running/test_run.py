@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.commands.run import _Rate
+from penstock.cli.commands.run import _ReadRate
 from tests.cli.conftest import APP, Run
 from tests.cli.loading import STORE, content
 from tests.cli.running_process import ended, has_users, running, until, user
@@ -180,7 +180,7 @@ def test_quiet_shows_nothing(shop: Path) -> None:
 
 def test_a_rate_is_of_the_last_seconds() -> None:
     now = 0.0
-    rate = _Rate(clock=lambda: now)
+    rate = _ReadRate(clock=lambda: now)
     rates = []
     for now in range(8):
         rates.append(rate.of(100 * min(int(now), 4)))

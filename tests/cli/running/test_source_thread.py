@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cli.running.claims import SESSION, Shared
-from penstock.cli.running.source_thread import Pump
+from penstock.cli.running.claims import SESSION, MemberClaim
+from penstock.cli.running.source_thread import SourceThread
 from penstock.engine import Engine, StandbyWriter
 from penstock.engine.writers.open_writer import writer
 from penstock.gateway import TableBatch
@@ -58,12 +58,12 @@ def who_waits_lives_and_who_hangs_does_not(folder: Path) -> None:
     now = 0.0
     app = ps.App("shop")
     table = app.table("users", key="id")
-    other, own = (Shared(str(folder), SOURCE, "g", lambda: now) for _ in range(2))
+    other, own = (MemberClaim(str(folder), SOURCE, "g", lambda: now) for _ in range(2))
     spout = Steps()
     with writer(folder / "state", app) as store:
         assert isinstance(store, Engine)
         assert (other.take(), own.take()) == (None, None)
-        pump = Pump(StandbyWriter(lambda: store), "users", table, spout, lambda: False, claim=own)
+        pump = SourceThread(StandbyWriter(lambda: store), "users", table, spout, lambda: False, claim=own)
         pump.start()
         try:
             assert spout.asked.wait(PATIENCE)
@@ -94,9 +94,9 @@ def until(found: Callable[[], bool]) -> None:
 
 
 BUGS = [
-    Bug("who waits for the store is dead", "cli.running.source_thread:Pump.beat", "self._waits", "False"),
-    Bug("who hangs is alive", "cli.running.source_thread:Pump.beat", "self._waits", "True"),
-    Bug("who has ended is alive", "cli.running.source_thread:Pump.run", "self._claim.end(ENDED)", "pass"),
+    Bug("who waits for the store is dead", "cli.running.source_thread:SourceThread.beat", "self._waits", "False"),
+    Bug("who hangs is alive", "cli.running.source_thread:SourceThread.beat", "self._waits", "True"),
+    Bug("who has ended is alive", "cli.running.source_thread:SourceThread.run", "self._claim.end(ENDED)", "pass"),
 ]
 
 

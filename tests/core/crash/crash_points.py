@@ -27,7 +27,7 @@ from unittest import mock
 import lmdb
 
 import penstock as ps
-from penstock.cache import DocLog, Limits
+from penstock.cache import DocumentLog, Limits
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
 from tests.core.crash import crash_writer as writer
 from tests.harness.histories import small_buckets
@@ -49,7 +49,7 @@ class Counted:
     def counting(self) -> Iterator[None]:
         """While commits are counted."""
         with ExitStack() as stack:
-            for owner, name in ((DocLog, "fold_step"), (DocLog, "compact_step")):
+            for owner, name in ((DocumentLog, "fold_step"), (DocumentLog, "compact_step")):
                 stack.enter_context(mock.patch.object(owner, name, self._named(getattr(owner, name), name)))
             stack.enter_context(mock.patch.object(LmdbWriter, "_commit", self._counted(LmdbWriter._commit)))
             yield

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.mapreduce import TreeReduce, behind_db, nodes_db
+from penstock.mapreduce import TreeReduce, node_log_db, nodes_db
 from tests.core.crash import crash_points as points
 from tests.core.crash import tree_crash_points as writer
 from tests.core.crash.after_crash import ROOT
@@ -114,7 +114,7 @@ def rows_behind(engine: Any, snap: Any) -> tuple[int, int]:
     """How many rows the log of one view has, and how many nodes are written."""
     tree = engine.store.core.views["greatest"].reduce
     assert isinstance(tree, TreeReduce)
-    return snap.reader().count(behind_db(tree.number)), snap.reader().count(nodes_db(tree.number))
+    return snap.reader().count(node_log_db(tree.number)), snap.reader().count(nodes_db(tree.number))
 
 
 def test_an_image_is_what_a_kill_leaves(whole: Run, store_path: Path) -> None:

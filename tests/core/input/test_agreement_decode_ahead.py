@@ -17,9 +17,9 @@ import pytest
 import penstock as ps
 from penstock.core.input import decode_ahead
 from penstock.core.input.batches import batches_of
-from penstock.core.input.decode_ahead import Handed, Helper
-from penstock.gateway import Report, TableNode
-from penstock.mapreduce import Columns, Plan, Spaces
+from penstock.core.input.decode_ahead import DecodeTask, Helper
+from penstock.gateway import IntakeReport, TableNode
+from penstock.mapreduce import DecodedColumns, FieldPlan, Spaces
 from tests.harness.worlds import Polynomial
 from tests.waiting import PATIENCE
 
@@ -87,16 +87,16 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """Helpers for short input too, up before the first batch."""
     out = Watched()
-    start, columns = Helper.start, Handed.columns
+    start, columns = Helper.start, DecodeTask.columns
 
-    def started(plan: Plan, seed: int) -> Helper | None:
+    def started(plan: FieldPlan, seed: int) -> Helper | None:
         own = start(plan, seed)
         assert own is not None
         assert own.wait()
         out.helpers.append(own)
         return own
 
-    def counted(self: Handed, spaces: Spaces) -> Columns | None:
+    def counted(self: DecodeTask, spaces: Spaces) -> DecodedColumns | None:
         got = columns(self, spaces)
         out.taken += got is not None
         if out.taken == out.kill_at:
@@ -107,7 +107,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setattr(decode_ahead, "WORTH", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(Helper, "start", started)
-    monkeypatch.setattr(Handed, "columns", counted)
+    monkeypatch.setattr(DecodeTask, "columns", counted)
     yield out
     for own in out.helpers:
         with pytest.raises(ProcessLookupError):
@@ -145,7 +145,7 @@ def test_dictionaries_dropped_in_between_change_nothing(watched: Watched, monkey
     expected = alone(app(), lines, 100)
     process, seen = TableNode.process, [0]
 
-    def forgetting(self: TableNode, *args: Any) -> Report:
+    def forgetting(self: TableNode, *args: Any) -> IntakeReport:
         seen[0] += 1
         if seen[0] % 4 == 0:
             self.forget()

@@ -99,12 +99,12 @@ BUGS = {
         "old != new",
     ),
     "what lanes don't tell is left out": (
-        "mapreduce.fold.feed_rows:_told",
+        "mapreduce.fold.feed_rows:_result_columns",
         "for place, *payloads in odd:",
         "for place in ():",
     ),
     "a row that is gone has a result": (
-        "mapreduce.fold.feed_rows:_shown",
+        "mapreduce.fold.feed_rows:_row_results",
         "rows[:, 0] != 0",
         "rows[:, 0] == rows[:, 0]",
     ),

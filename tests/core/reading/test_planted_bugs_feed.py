@@ -66,9 +66,9 @@ class Story:
         following = self.engine.changes(initial=True)
         seen = [plain(next(following)) for _ in range(len(self.now()[1]))]
         self.open(True)
-        while self.core.sweep is not None:
+        while self.core.build is not None:
             self.some(1)
-            self.core.sweep_step(500)
+            self.core.build_step(500)
         self.some()
         seen += [plain(change) for change in following]
         assert replayed({}, iter(seen)) == self.now()[1]
@@ -99,20 +99,20 @@ BUGS = [
     ),
     Bug(
         "a commit behind a large one is passed over",
-        "core.reading.feed_reader:Follower._read",
+        "core.reading.feed_reader:FeedReader._read",
         "return out, position, True, False",
         "return out, position + 1, True, False",
     ),
-    Bug("what stays is told", "core.reading.feed_reader:Follower._read", "told.apart()", "told"),
+    Bug("what stays is told", "core.reading.feed_reader:FeedReader._read", "told.apart()", "told"),
     Bug(
         "changes after a switch come before it",
-        "core.reading.feed_reader:Follower._read",
+        "core.reading.feed_reader:FeedReader._read",
         "feed_key(stop)",
         "feed_key(end + 1)",
     ),
     Bug(
         "a switch is passed over",
-        "core.reading.feed_reader:Follower._read",
+        "core.reading.feed_reader:FeedReader._read",
         "return out, max(since, stop - 1), before_span or switch is not None, switch is not None",
         "return out, max(since, stop - 1 if switch is None else switch), before_span, False",
     ),
@@ -124,13 +124,13 @@ BUGS = [
     ),
     Bug(
         "what no lane holds is told as zeros",
-        "mapreduce.fold.feed_rows:_told",
+        "mapreduce.fold.feed_rows:_result_columns",
         "for place, *payloads in odd:",
         "for place in ():",
     ),
     Bug(
         "before and after change places",
-        "mapreduce.fold.feed_rows:_told",
+        "mapreduce.fold.feed_rows:_result_columns",
         "(lanes[:, :half], lanes[:, half:])",
         "(lanes[:, half:], lanes[:, :half])",
     ),
@@ -140,10 +140,10 @@ BUGS = [
         "changes + sum(len(p.groups) for p in parts)",
         "changes",
     ),
-    Bug("what is dropped is not said", "core.feed_log:Feed.trim", "followed=followed", "followed=state.followed"),
+    Bug("what is dropped is not said", "core.feed_log:FeedLog.trim", "followed=followed", "followed=state.followed"),
     Bug(
         "the row of a commit is not kept",
-        "core.feed_log:Feed.put",
+        "core.feed_log:FeedLog.put",
         "writer.put_many(FEED, [(key, row)], append=True)",
         "state.position % 9 and writer.put_many(FEED, [(key, row)], append=True)",
     ),

@@ -18,9 +18,9 @@ import pytest
 
 import penstock as ps
 from penstock.cache import encode_key
-from penstock.cli.running.feed_steps import Steps
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.running.sink_thread import begun
-from penstock.core.catalog import State
+from penstock.core.catalog import StateRow
 from penstock.core.reading import feed_reader, visibility
 from penstock.engine import PartitionedStore
 from penstock.partitions.exchange import exchange
@@ -152,13 +152,13 @@ def told_and_not_saved(path: Path, image: Path | None = None) -> Iterator[tuple[
 def test_a_sink_gets_it_only_where_it_is_asked_for_early(tmp_path: Path) -> None:
     with told_and_not_saved(tmp_path / "s") as (engine, _, since):
         for early, most in ((False, [1]), (True, [1, 40])):
-            first = Steps(engine, ["names"], None, early)
+            first = FeedSteps(engine, ["names"], None, early)
             rows = [change.new["n"] for part, _ in first.step() for change in part]
             assert rows == most[-1:]
-            later = Steps(engine, ["names"], since, early)
+            later = FeedSteps(engine, ["names"], since, early)
             changes = [change.new["n"] for part, _ in later.step() for change in part]
             assert changes == most[1:]
-        was_early = Steps(engine, ["names"], engine.snapshot().position)
+        was_early = FeedSteps(engine, ["names"], engine.snapshot().position)
         assert [list(part) for part, _ in was_early.step() if part] == []
         engine.settle()
         assert [change.new["n"] for part, _ in was_early.step() for change in part] == [1], "it was taken back"
@@ -247,7 +247,7 @@ def a_span_with_another_early_set() -> None:
 
 def test_a_view_on_a_view_waits_for_the_end_of_a_span() -> None:
     a_span_with_another_early_set()
-    bug = Bug("", "partitions.exchange.production_delay:Delay.passed", "read_spans(writer, state)", "[]")
+    bug = Bug("", "partitions.exchange.production_delay:ProductionDelay.passed", "read_spans(writer, state)", "[]")
     with planted(bug), pytest.raises(AssertionError):
         a_span_with_another_early_set()
 
@@ -291,7 +291,7 @@ def _a_span_ends_before_it_is_taken_back(m: pytest.MonkeyPatch) -> None:
 
 
 def _only_the_last_early_set_counts(m: pytest.MonkeyPatch) -> None:
-    def last(state: State, spans: Any) -> int:
+    def last(state: StateRow, spans: Any) -> int:
         return min(state.position, max(state.told_at.values(), default=state.position + 1) - 1)
 
     m.setattr(feed_reader, "saved_position", last)

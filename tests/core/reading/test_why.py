@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.cache import Reader
 from penstock.mapreduce import small_trees
-from penstock.views import Documents
+from penstock.views import ContributionDocuments
 
 
 def shop() -> ps.App:
@@ -153,7 +153,7 @@ def test_documents_are_read_a_block_at_a_time_and_as_long_as_the_snapshot_is_ope
         asked.append(len(keys))
         return [{"key": key} for key in keys]
 
-    documents = Documents(range(600), read)
+    documents = ContributionDocuments(range(600), read)
     assert [documents.at(i)["key"] for i in range(600)] == list(range(600))
     assert asked == [256, 256, 88]
     assert ps.Contribution(1, 0, None).document is None

@@ -156,7 +156,7 @@ def test_long_input_is_decoded_by_the_helper(monkeypatch: pytest.MonkeyPatch, tm
         assert own.wait()
         return own
 
-    def counted(self: decode_ahead.Helper, lines: list[bytes], *laid: Any) -> decode_ahead.Handed | None:
+    def counted(self: decode_ahead.Helper, lines: list[bytes], *laid: Any) -> decode_ahead.DecodeTask | None:
         handed.append(len(lines))
         return hand(self, lines, *laid)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.gateway.versions.version_stamps import stamps_of
-from penstock.gateway.versions.winners import Outcome, Stored, decide
+from penstock.gateway.versions.winners import Outcome, StoredVersions, decide
 
 
 @dataclass
@@ -59,7 +59,7 @@ def _decided(records: list[Put], before: dict[int, Current], stamped: bool) -> t
     slots = np.array([r.slot for r in records], np.int64)
     had = [before.get(r.slot) for r in records]
     ts = stamps_of([r.ts for r in records], None, set())[0] if stamped else None
-    stored = Stored(
+    stored = StoredVersions(
         np.array([h is not None and h.doc is not None for h in had], bool),
         np.array([h is not None and h.doc is None for h in had], bool),
         stamps_of([0 if h is None else h.ts for h in had], None, set())[0] if stamped else None,
@@ -132,6 +132,6 @@ def test_a_batch_that_ends_where_it_began_writes_nothing() -> None:
 
 def test_slots_beyond_32_bits() -> None:
     slots = np.array([1 << 33, 1, 1 << 33], np.int64)
-    absent = Stored(np.zeros(3, bool), np.zeros(3, bool), None)
+    absent = StoredVersions(np.zeros(3, bool), np.zeros(3, bool), None)
     got = decide(slots, None, None, absent, lambda i, j: False, lambda which: np.zeros(which.size, bool))
     assert got.winners.tolist() == [1, 2]

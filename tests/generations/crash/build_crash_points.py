@@ -59,10 +59,10 @@ def go_on(path: Path, at: Callable[[int, str, str], None]) -> Iterator[int]:
     with unsynced(), Counted(at).counting():
         engine, core = open_on(second(), open_lmdb(path), TINY, SEED)
         for number, part in enumerate(batches()[BEGUN:], BEGUN + 1):
-            core.sweep_step(STEP)
+            core.build_step(STEP)
             take(engine, part)
             yield number
-        while core.sweep_step(STEP):
+        while core.build_step(STEP):
             pass
         engine.close()
 

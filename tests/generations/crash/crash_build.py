@@ -60,9 +60,9 @@ class Steps:
 
     def __init__(self) -> None:
         self._allowed = threading.Semaphore(0)
-        self._step = StoreBuilding.sweep_once
+        self._step = StoreBuilding.build_once
 
-    def sweep_once(self, engine: StoreBuilding, limit: int) -> Turn:
+    def build_once(self, engine: StoreBuilding, limit: int) -> Turn:
         """Wait for a batch, then take a step."""
         self._allowed.acquire()
         return self._step(engine, min(limit, STEP))
@@ -81,7 +81,7 @@ def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
 def main(path: Path, keys: int, later: bool) -> None:
     """Fill a store, or go on with it until its views are built."""
     steps = Steps()
-    limited = mock.patch.object(StoreBuilding, "sweep_once", lambda engine, limit: steps.sweep_once(engine, limit))
+    limited = mock.patch.object(StoreBuilding, "build_once", lambda engine, limit: steps.build_once(engine, limit))
     with limited, ps.open(app(later), path, listen=False) as engine:
         with engine.snapshot() as snap:
             done = snap.sources.get(SOURCE, 0)

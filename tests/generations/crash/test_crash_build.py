@@ -74,9 +74,9 @@ def test_every_commit_is_survived(whole: Run, tmp_path: Path) -> None:
         (store / FILE).write_bytes(file)
         with unsynced():
             engine, core = open_on(second(), open_lmdb(store), TINY, SEED)
-            built = None if core.sweep is None else core.sweep.built
+            built = None if core.build is None else core.build.built
             phases.add((built is None, built is not None and bool(built.rows), bool(core.catalog.trash)))
-            while core.sweep_step(2):
+            while core.build_step(2):
                 pass
             found = [n for n in (least, least + 1) if n in wanted and wanted[n][1] == engine.digest()]
             assert found, f"after {least} batches the content is another"
@@ -121,11 +121,11 @@ def test_a_process_that_dies_in_every_commit_goes_on_with_the_next() -> None:
         moving.open()
         moving.store.fails_in = 0
         with pytest.raises(Failed):
-            moving.core.sweep_step(2)
+            moving.core.build_step(2)
         died += 1
         moving.store.fails_in = -1
         moving.open()
-        done = not moving.core.sweep_step(2)
+        done = not moving.core.build_step(2)
     assert died > 10
     moving.check()
 
@@ -167,8 +167,8 @@ def test_large_segments_are_told_in_parts(batch: int) -> None:
         moving.take([Record("plain", doc["id"], doc) for doc in docs[a : a + batch]])
     moving.open()
     key = 0
-    while moving.core.sweep is not None:
-        moving.core.sweep_step(3)
+    while moving.core.build is not None:
+        moving.core.build_step(3)
         moving.core.tables["plain"].forget()
         moving.take([Record("plain", key % 40, {**docs[key % 40], "tags": ["c"]})])
         key += 7

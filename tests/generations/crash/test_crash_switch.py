@@ -227,11 +227,11 @@ def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
 
 def _the_former_generation_is_emptied_at_once(m: pytest.MonkeyPatch) -> None:
     def left(core: Core) -> bool:
-        return bool((core.sweep is not None and not core.sweep.waits) or core.catalog.trash)
+        return bool((core.build is not None and not core.build.waits) or core.catalog.trash)
 
-    plain = Core._sweep_step
+    plain = Core._build_step
     m.setattr(Core, "has_step", property(left))
-    done = build_progress.swept_by
+    done = build_progress.take_build_step
 
     def by(core: Core, limit: int | None, do: Any = None) -> Any:
         out = done(core, limit, do)
@@ -239,7 +239,7 @@ def _the_former_generation_is_emptied_at_once(m: pytest.MonkeyPatch) -> None:
             core.between(lambda: plain(core, 1 << 12))
         return out
 
-    m.setattr("penstock.partitions.member.swept_by", by)
+    m.setattr("penstock.partitions.member.take_build_step", by)
 
 
 def _readers_see_each_partition_as_it_is(m: pytest.MonkeyPatch) -> None:

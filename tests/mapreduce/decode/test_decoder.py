@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import PenstockError, encode_key, pack, received_document
-from penstock.mapreduce import BAD, Columns, Decoder, Kind, Plan, Spaces, key_lanes
+from penstock.mapreduce import BAD, DecodedColumns, Decoder, FieldPlan, LaneKind, Spaces, key_lanes
 from penstock.mapreduce.decode import decoder
 from penstock.views import Key, reach
 
@@ -21,7 +21,7 @@ SEED = 11
 LINE = b'{"id":1,"ts":5,"name":"Sue","a":{"city":"Oslo","zip":1},"amount":3,"paid":true}'
 
 
-def _plan(key: str | tuple[str, ...] = "id", nested: bool = True) -> Plan:
+def _plan(key: str | tuple[str, ...] = "id", nested: bool = True) -> FieldPlan:
     table = ps.App("shop").table("t", key=key, ts="ts")
     views = [
         table.view("names", key="name", reduce=ps.sum("amount")),
@@ -30,7 +30,7 @@ def _plan(key: str | tuple[str, ...] = "id", nested: bool = True) -> Plan:
     ]
     if nested:
         views.append(table.view("zips", key="a.zip", reduce=ps.mean("a.deep.er")))
-    return Plan.of(table.key, table.ts, views)
+    return FieldPlan.of(table.key, table.ts, views)
 
 
 PLANS = [_plan(), _plan(nested=False), _plan(("name", "id")), _plan("a.zip")]
@@ -52,7 +52,7 @@ def _document(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _shown(columns: Columns, spaces: Spaces, i: int) -> dict[str, Any]:
+def _shown(columns: DecodedColumns, spaces: Spaces, i: int) -> dict[str, Any]:
     """Return the values of one line in all columns, independent of the form of the columns."""
     ts = columns.ts
     out: dict[str, Any] = {"ts": None if ts is None else ts[i].item() if isinstance(ts, np.ndarray) else ts[i]}
@@ -66,13 +66,15 @@ def _shown(columns: Columns, spaces: Spaces, i: int) -> dict[str, Any]:
     return out
 
 
-def _expected(plan: Plan, doc: dict[str, Any]) -> dict[str, Any]:
+def _expected(plan: FieldPlan, doc: dict[str, Any]) -> dict[str, Any]:
     """Return the same values for one document alone."""
     spaces = Spaces()
     return _shown(Decoder(plan, spaces, SEED).of_dicts([doc]), spaces, 0)
 
 
-def _check(plan: Plan, lines: list[bytes], of: Decoder | None = None, spaces: Spaces | None = None) -> Columns:
+def _check(
+    plan: FieldPlan, lines: list[bytes], of: Decoder | None = None, spaces: Spaces | None = None
+) -> DecodedColumns:
     spaces = spaces or Spaces()
     columns = (of or Decoder(plan, spaces, SEED)).columns(lines)
     assert columns.n == len(lines)
@@ -134,12 +136,12 @@ LINES = st.lists(OBJECTS | CHANGED | PACKED | NONE | st.just(LINE), min_size=1, 
 @example(PLANS[0], [LINE] * 4 + [b"\t" + LINE, b"\r\n " + LINE])
 @example(PLANS[0], [b" " + LINE] + [LINE] * 5)
 @example(PLANS[0], [pack({"id": 1})] * 4 + [b"\n" + LINE])
-def test_both_ways_agree(plan: Plan, lines: list[bytes]) -> None:
+def test_both_ways_agree(plan: FieldPlan, lines: list[bytes]) -> None:
     _check(plan, lines)
 
 
 @given(st.sampled_from(PLANS), LINES, LINES)
-def test_what_was_seen_before_changes_nothing(plan: Plan, first: list[bytes], second: list[bytes]) -> None:
+def test_what_was_seen_before_changes_nothing(plan: FieldPlan, first: list[bytes], second: list[bytes]) -> None:
     spaces = Spaces()
     of = Decoder(plan, spaces, SEED)
     _check(plan, first, of, spaces)
@@ -169,7 +171,7 @@ def test_a_field_given_twice_is_the_last() -> None:
 def test_a_column_of_floats_may_have_ints() -> None:
     lines = [LINE.replace(b'"amount":3', b'"amount":' + amount) for amount in (b"1.5", b"2.5", b"3", b"4.0", b"5")]
     column = _check(PLANS[0], lines).inputs[("amount",)]
-    assert column.kinds().tolist() == [Kind.FLOAT, Kind.FLOAT, Kind.INT, Kind.FLOAT, Kind.INT]
+    assert column.kinds().tolist() == [LaneKind.FLOAT, LaneKind.FLOAT, LaneKind.INT, LaneKind.FLOAT, LaneKind.INT]
     assert column.values() == [1.5, 2.5, 3, 4.0, 5]
 
 

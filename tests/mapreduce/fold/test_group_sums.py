@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.cache import pack
 from penstock.mapreduce import Column, count, histogram, mean, stddev, sum
 from penstock.mapreduce.fold.group_sums import Delta, added
-from penstock.views import Totals
+from penstock.views import GroupTotals
 
 REDUCERS = (count("f"), sum("f"), mean("f"), stddev("f"), histogram([0, 10], "f"))
 CELLS = [cell for reducer in REDUCERS for cell in reducer.cells]
@@ -41,8 +41,8 @@ def test_added_is_what_the_contributions_make(before, plus, gone) -> None:
     minus = gone.draw(st.lists(st.sampled_from(before), unique_by=id, max_size=len(before))) if before else []
     codes = np.arange(3)
     for cell in CELLS:
-        old = _totals(cell, Totals.none(cell.lanes, 3), before, [])
-        delta = _totals(cell, Totals.none(cell.lanes, 3), plus, minus)
+        old = _totals(cell, GroupTotals.none(cell.lanes, 3), before, [])
+        delta = _totals(cell, GroupTotals.none(cell.lanes, 3), plus, minus)
         sent = Delta.of_data(codes, Delta(codes, np.zeros(3, np.int64), [delta]).data()).totals[0]
         assert _said(added(cell, old, sent, codes)) == _said(_totals(cell, old, plus, minus))
 
@@ -51,7 +51,7 @@ def test_added_is_what_the_contributions_make(before, plus, gone) -> None:
 def test_the_order_of_deltas_means_nothing(before, one, other) -> None:
     codes = np.arange(3)
     for cell in CELLS:
-        old = _totals(cell, Totals.none(cell.lanes, 3), before, [])
-        first, second = (_totals(cell, Totals.none(cell.lanes, 3), side, []) for side in (one, other))
+        old = _totals(cell, GroupTotals.none(cell.lanes, 3), before, [])
+        first, second = (_totals(cell, GroupTotals.none(cell.lanes, 3), side, []) for side in (one, other))
         ways = [added(cell, added(cell, old, a, codes), b, codes) for a, b in ((first, second), (second, first))]
         assert _said(ways[0]) == _said(ways[1])

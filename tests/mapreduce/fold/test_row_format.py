@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import Segment, StoreDamaged, encode_key, open_lmdb, seal, unseal
 from penstock.cache.store.key_digests import DIGESTS
-from penstock.mapreduce import RowCodec, RowState, count, held_db, mean, rows_db, same_result, sum, told_db, variance
+from penstock.mapreduce import (
+    RowCodec,
+    RowState,
+    count,
+    emissions_db,
+    held_db,
+    mean,
+    rows_db,
+    same_result,
+    sum,
+    variance,
+)
 
 LANE = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -226,7 +237,7 @@ def test_every_kind_of_row_is_messagepack(tmp_path: Path) -> None:
                 assert isinstance(trace, str)
                 assert all(len(pair) == 2 for pair in pairs)
         for name in ("words", "letters"):
-            for _, (counts, whole, codes, _) in rows(told_db(numbers[name]), "told"):
+            for _, (counts, whole, codes, _) in rows(emissions_db(numbers[name]), "told"):
                 assert counts is None or len(counts) % 4 == 0
                 assert len(codes) % 4 == 0
                 assert all(isinstance(group, bytes) for group in whole)

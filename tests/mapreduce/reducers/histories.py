@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from penstock.cache import pack
 from penstock.mapreduce.columns.column import Column
-from penstock.views import Cell, State, Totals
+from penstock.views import Cell, GroupTotals, State
 
 EDGES = [
     0,
@@ -141,7 +141,7 @@ def played(cell: Cell, history: History) -> dict[int, State]:
         touched = list(dict.fromkeys(e.group for e in batch))
         local = {g: i for i, g in enumerate(touched)}
         m = len(touched)
-        old = Totals.none(cell.lanes, m)
+        old = GroupTotals.none(cell.lanes, m)
         for g, i in local.items():
             if g in states:
                 lanes, spill = states[g]
@@ -165,10 +165,10 @@ def played(cell: Cell, history: History) -> dict[int, State]:
 def at_once(cell: Cell, values: Sequence[Any]) -> State:
     """Return the state of one group after these values came in a single batch."""
     none = side_of(cell, [], 1)
-    return cell.update(Totals.none(cell.lanes, 1), side_of(cell, [(0, v) for v in values], 1), none).state(0)
+    return cell.update(GroupTotals.none(cell.lanes, 1), side_of(cell, [(0, v) for v in values], 1), none).state(0)
 
 
-def packed(totals: Totals, m: int) -> list[bytes]:
+def packed(totals: GroupTotals, m: int) -> list[bytes]:
     """Return the states of all groups, as bytes."""
     return [packed_state(totals.state(g)) for g in range(m)]
 

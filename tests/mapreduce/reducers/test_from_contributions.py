@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import DefinitionError, ValueKind, order_key
-from penstock.mapreduce.columns.column import Column, Kind
+from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.maps.field_map import FieldMapper
-from penstock.mapreduce.maps.field_plan import Plan, cell_fields
+from penstock.mapreduce.maps.field_plan import FieldPlan, cell_fields
 from penstock.mapreduce.reducers.invertible import reducer_from
 from penstock.mapreduce.reducers.value_order import CODE_MAX, float_codes, float_lanes, unified, value_codes
 from penstock.views import TS, Need, is_tree_cell, is_value_cell
@@ -73,7 +73,7 @@ def test_a_plan_reads_what_stands_beside_a_field() -> None:
         table.view("newest", key="g", reduce=newest),
         table.view("within", key="g", value="order", reduce=ps.last("total", by="day")),
     ]
-    plan = Plan.of(table.key, table.ts, views)
+    plan = FieldPlan.of(table.key, table.ts, views)
     read = {("name",), ("order", "day"), ("city",), ("order", "total")}
     assert read <= set(plan.inputs)
     assert all(plan.inputs[path] for path in read), "values that are no numbers are kept"
@@ -206,7 +206,7 @@ def test_a_nan_is_kept_in_one_form() -> None:
         starts = np.array([0, 1])
 
         def column(self, field: Any) -> Column:
-            return Column(lane, np.full(2, Kind.FLOAT, np.uint8))
+            return Column(lane, np.full(2, LaneKind.FLOAT, np.uint8))
 
     best: Any = ps.max().cells[0].fold(One())
     assert best.lane.tolist() == [0x7FF8000000000000] * 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import DefinitionError, unpack
 from penstock.mapreduce.columns.column import Column
-from penstock.mapreduce.reducers.distinct_quantiles import Distinct, Quantiles
+from penstock.mapreduce.reducers.distinct_quantiles import DistinctCell, QuantilesCell
 from penstock.views import is_value_cell
 from tests.mapreduce.reducers.tree_shapes import numbers_of, values_of
 from tests.oracle import ordered
@@ -24,7 +24,7 @@ numbers = numbers_of.flatmap(lambda values: st.lists(values, max_size=20))
 shares = st.lists(
     st.one_of(st.sampled_from([0, 1, 0.5, 0.1, 0.3, 0.99]), st.floats(0, 1), st.fractions(0, 1)), min_size=1, max_size=4
 )
-DISTINCT, QUANTILES = Distinct(None), Quantiles(None, (Fraction(1, 2),))
+DISTINCT, QUANTILES = DistinctCell(None), QuantilesCell(None, (Fraction(1, 2),))
 
 
 @given(columns)

@@ -18,7 +18,7 @@ from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.reducers import exact_sums
 from penstock.mapreduce.reducers.invertible import count, mean, sum, variance
 from penstock.mapreduce.reducers.sums import Moments
-from penstock.views import Totals
+from penstock.views import GroupTotals
 from tests.mapreduce.reducers.histories import (
     EDGES,
     Event,
@@ -229,18 +229,18 @@ def test_a_million_updates_do_not_drift() -> None:
     def side(at: Any) -> Any:
         return cell.batch(loc[at], m, Column(values[at].view(np.int64), kind[at]))
 
-    none, totals = side(np.arange(0)), Totals.none(2, m)
+    none, totals = side(np.arange(0)), GroupTotals.none(2, m)
     for a in range(0, n, size):
         totals = cell.update(totals, side(np.arange(a, a + size)), none)
     goes = rng.permutation(np.flatnonzero(~kept))
     for a in range(0, goes.size, size):
         totals = cell.update(totals, none, side(goes[a : a + size]))
-    assert packed(totals, m) == packed(cell.update(Totals.none(2, m), side(np.flatnonzero(kept)), none), m)
+    assert packed(totals, m) == packed(cell.update(GroupTotals.none(2, m), side(np.flatnonzero(kept)), none), m)
     for g in range(m):
         left = values[kept & (loc == g)].tolist()
         assert sum().result(0, [totals.state(g)]) == math.fsum(left)
     totals = cell.update(totals, none, side(np.flatnonzero(kept)))
-    assert packed(totals, m) == packed(Totals.none(2, m), m)
+    assert packed(totals, m) == packed(GroupTotals.none(2, m), m)
 
 
 @settings(max_examples=40)
@@ -248,7 +248,7 @@ def test_a_million_updates_do_not_drift() -> None:
 def test_order_and_path_do_not_matter(values: list[float]) -> None:
     """Batches of few and of many values take different code paths to the same totals."""
     cell = Moments(None, 2)
-    one_by_one = Totals.none(3, 1)
+    one_by_one = GroupTotals.none(3, 1)
 
     def make(some: list[float]) -> Any:
         return cell.batch(np.zeros(len(some), np.int32), 1, Column.of(some))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.cache import DefinitionError, ValueKind, canonical
 from penstock.mapreduce.reducers.invertible import group, reducer_from
 from penstock.mapreduce.reducers.user_group import UserGroup
-from penstock.views import Totals
+from penstock.views import GroupTotals
 from tests.mapreduce.reducers.histories import History, at_once, empty, histories, packed_state, played, side_of
 
 values = st.one_of(
@@ -133,14 +133,14 @@ def test_what_was_refused_is_owed_until_it_is_taken(history: History, step: str)
             == sorted((v, n) for v in refused if (n := len([x for x in here if x == v and type(x) is type(v)])))
             or step == "result"
         )
-        old = Totals(np.array([lanes]).T, {0: spill})
+        old = GroupTotals(np.array([lanes]).T, {0: spill})
         totals = cell.update(old, side_of(cell, [], 1), side_of(cell, [], 1))
         assert totals.errors == {}
         assert packed_state(totals.state(0)) == packed_state(at_once(cell, here))
 
 
-def one(cell: Any, old: Totals, plus: list[Any], minus: list[Any]) -> Totals:
-    result: Totals = cell.update(
+def one(cell: Any, old: GroupTotals, plus: list[Any], minus: list[Any]) -> GroupTotals:
+    result: GroupTotals = cell.update(
         old, side_of(cell, [(0, v) for v in plus], 1), side_of(cell, [(0, v) for v in minus], 1)
     )
     return result
@@ -150,7 +150,7 @@ def test_a_group_that_cannot_take_a_value_stays_at_its_last_good_result() -> Non
     picky = Picky("lift")
     reducer = group(picky)
     cell = reducer.cells[0]
-    good = one(cell, Totals.none(1, 1), ["b"], [])
+    good = one(cell, GroupTotals.none(1, 1), ["b"], [])
     held = one(cell, good, ["a", "c", "a"], [])
     assert str(held.errors[0]) == "not this one"
     assert reducer.result(4, [held.state(0)]) == reducer.result(1, [good.state(0)]) == bag_of(["b"])
@@ -170,7 +170,7 @@ def test_a_result_that_cannot_be_had_is_owed_too() -> None:
     picky = Picky("result")
     reducer = group(picky)
     cell = reducer.cells[0]
-    held = one(cell, one(cell, Totals.none(1, 1), ["b"], []), ["a"], [])
+    held = one(cell, one(cell, GroupTotals.none(1, 1), ["b"], []), ["a"], [])
     assert isinstance(held.errors[0], ValueKind)
     assert held.spill[0][1:] == [bag_of(["b"]), [[0, None]]]
     free = one(cell, held, [], ["a"])
@@ -215,7 +215,7 @@ class Account(Product):
 
 def test_what_comes_is_taken_before_what_goes() -> None:
     cell = group(Account(100)).cells[0]
-    old = one(cell, Totals.none(1, 1), [5, -3], [])
+    old = one(cell, GroupTotals.none(1, 1), [5, -3], [])
     assert old.errors == {}
     assert one(cell, old, [6], [5]).state(0) == ((2,), [3, 3, []])
 
@@ -223,7 +223,7 @@ def test_what_comes_is_taken_before_what_goes() -> None:
 def test_of_equal_values_some_may_be_taken_and_some_owed() -> None:
     account = Account(5)
     cell = group(account).cells[0]
-    held = one(cell, Totals.none(1, 1), [2, 2, 2, 2], [])
+    held = one(cell, GroupTotals.none(1, 1), [2, 2, 2, 2], [])
     assert held.state(0) == ((4,), [4, None, [[2, 2]]])
     account.limit = 6
     assert one(cell, held, [], []).state(0) == ((4,), [6, None, [[1, 2]]])
@@ -232,7 +232,7 @@ def test_of_equal_values_some_may_be_taken_and_some_owed() -> None:
 
 def test_errors_of_one_group_leave_the_others() -> None:
     cell = group(Product()).cells[0]
-    totals = cell.update(Totals.none(1, 2), side_of(cell, [(0, {}), (1, 4)], 2), side_of(cell, [], 2))
+    totals = cell.update(GroupTotals.none(1, 2), side_of(cell, [(0, {}), (1, 4)], 2), side_of(cell, [], 2))
     assert list(totals.errors) == [0]
     assert totals.state(1) == ((1,), [4, 4, []])
 

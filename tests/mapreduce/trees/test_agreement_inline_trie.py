@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Items, Mask, SourceKeys, sort_order, source_hash
 from penstock.mapreduce.nodes import node_levels as trees
-from penstock.mapreduce.nodes.node_levels import Grown, Tries
+from penstock.mapreduce.nodes.node_levels import NewNodes, Tries
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.tries import canonical_trie as tries
 from penstock.mapreduce.tries.canonical_trie import Trie
@@ -63,7 +63,7 @@ def shown(items: Items) -> list[Any]:
     return [items.node.tolist(), items.at.tolist(), items.sources(), [repr(c.values()) for c in items.columns]]
 
 
-def told(grown: Grown) -> list[Any]:
+def told(grown: NewNodes) -> list[Any]:
     """Return a whole change as plain data."""
     inner = [grown.nodes, grown.items.tolist(), grown.was.tolist(), grown.depth]
     return [*inner, shown(grown.inline), shown(grown.before), [repr(c.values()) for c in grown.partials]]

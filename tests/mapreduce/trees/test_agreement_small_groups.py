@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.cache import Limits, MemoryStore
 from penstock.engine import Core, Engine, open_on
 from penstock.mapreduce import rows_db, small_trees
-from penstock.mapreduce.trees.small_groups import FewTrees
+from penstock.mapreduce.trees.small_groups import SmallGroups
 from tests.harness.planting import Bug
 from tests.mapreduce.reducers.histories import all_ints, floats, nulls
 from tests.mapreduce.reducers.tree_shapes import few, values_of
@@ -98,9 +98,9 @@ def _put(engine: Engine, batch: Batch, now: int) -> None:
 def _agree(history: list[Batch]) -> int:
     """Run a history through both forms and compare. Return the number of batches that were processed item by item."""
     taken = 0
-    fold = FewTrees.fold
+    fold = SmallGroups.fold
 
-    def counted(self: FewTrees, *given: Any) -> Any:
+    def counted(self: SmallGroups, *given: Any) -> Any:
         nonlocal taken
         found = fold(self, *given)
         taken += found is not None
@@ -109,9 +109,9 @@ def _agree(history: list[Batch]) -> int:
     with small_trees(_CAPACITY):
         (one, mine), (other, yours) = (open_on(_app(), MemoryStore(), Limits(), 7) for _ in range(2))
         for now, batch in enumerate(history, -1):
-            with patch.object(FewTrees, "fold", counted):
+            with patch.object(SmallGroups, "fold", counted):
                 _put(one, batch, now)
-            with patch.object(FewTrees, "fold", _columns):
+            with patch.object(SmallGroups, "fold", _columns):
                 _put(other, batch, now)
             assert _rows(mine) == _rows(yours)
         assert one.digest() == other.digest()
@@ -156,19 +156,19 @@ def test_most_of_what_comes_alone_is_taken_item_by_item() -> None:
 BUGS = [
     Bug(
         "few: what comes again keeps its old values",
-        "mapreduce.trees.small_groups:FewTrees._held",
+        "mapreduce.trees.small_groups:SmallGroups._held",
         "here[at] = item",
         "here.setdefault(at, item)",
     ),
     Bug(
         "few: a source with a new ts and the same values is passed over",
-        "mapreduce.trees.small_groups:FewTrees._moving",
+        "mapreduce.trees.small_groups:SmallGroups._moving",
         "if not self._stamped and",
         "if",
     ),
     Bug(
         "few: a group that comes to have too many for its row keeps them there",
-        "mapreduce.trees.small_groups:FewTrees.fold",
+        "mapreduce.trees.small_groups:SmallGroups.fold",
         "was + len(own.come) > trees.CAPACITY",
         "was > trees.CAPACITY",
     ),
@@ -180,7 +180,7 @@ BUGS = [
     ),
     Bug(
         "few: what is taken back is added",
-        "mapreduce.trees.small_groups:FewTrees._moved",
+        "mapreduce.trees.small_groups:SmallGroups._moved",
         "moved(state, read[sign][j][which], sign)",
         "moved(state, read[sign][j][which], 1)",
     ),
@@ -192,7 +192,7 @@ BUGS = [
     ),
     Bug(
         "few: a reducer that fails is not held",
-        "mapreduce.trees.small_groups:FewTrees._said",
+        "mapreduce.trees.small_groups:SmallGroups._said",
         "why.setdefault(place, failed[at])",
         "pass",
     ),

@@ -17,12 +17,12 @@ from penstock.mapreduce import small_trees
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.items import Items, sort_order
 from penstock.mapreduce.nodes.node_format import Node
-from penstock.mapreduce.nodes.node_levels import Grown, Tries
+from penstock.mapreduce.nodes.node_levels import NewNodes, Tries
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.tries import canonical_trie as tries
 from penstock.mapreduce.tries.canonical_trie import Trie
-from penstock.mapreduce.tries.partials import CellFolding, Tally
-from penstock.mapreduce.tries.trie_update import Work
+from penstock.mapreduce.tries.partials import CellFolding, ValueTally
+from penstock.mapreduce.tries.trie_update import TrieUpdate
 from penstock.views import is_tree_cell
 from tests.harness.planting import Bug
 from tests.mapreduce.reducers.tree_shapes import values_of
@@ -46,7 +46,7 @@ class _Same:
         self.depth = np.zeros(3, np.int64)
         self.alone = 0  # changes that needed no columns
 
-    def change(self, inline: Items, new: Items, gone: Any) -> Grown:
+    def change(self, inline: Items, new: Items, gone: Any) -> NewNodes:
         """Change the tries in both forms. Return the result."""
         places = np.unique(new.node)
         place = np.searchsorted(places, new.node)
@@ -54,7 +54,7 @@ class _Same:
         mine = np.isin(inline.node, places)
         inline = inline.take(mine)
         given = known, inline.moved(np.searchsorted(places, inline.node)), new.moved(place), gone
-        with patch.object(tries, "FEW", 1 << 10), patch.object(Work, "folded", self._counted(Work.folded)):
+        with patch.object(tries, "FEW", 1 << 10), patch.object(TrieUpdate, "folded", self._counted(TrieUpdate.folded)):
             few = self.trie.change(self._fetch, *given)
         with patch.object(tries, "FEW", -1):
             all_ = self.trie.change(self._fetch, *given)
@@ -65,8 +65,8 @@ class _Same:
             self.depth[places[i]] = depth
         return few
 
-    def _counted(self, plain: Callable[[Work, Any], Grown]) -> Any:
-        def folded(work: Work, leaves: Any) -> Grown:
+    def _counted(self, plain: Callable[[TrieUpdate, Any], NewNodes]) -> Any:
+        def folded(work: TrieUpdate, leaves: Any) -> NewNodes:
             self.alone -= 1
             return plain(work, leaves)
 
@@ -100,7 +100,7 @@ def _contributions(batches: list[tuple[list[tuple[int, int, bool]], Any]]) -> in
 
 def _counts(batches: list[list[tuple[int, int, bool]]]) -> int:
     """Count values. Return the number of changes that needed no columns."""
-    same = _Same(Trie(1, 1, Tally(), counts=True))
+    same = _Same(Trie(1, 1, ValueTally(), counts=True))
     held: list[dict[int, int]] = [{}, {}, {}]
     for batch in batches:
         deltas: dict[tuple[int, int], int] = {}
@@ -154,37 +154,37 @@ def test_most_of_what_comes_alone_goes_one_by_one() -> None:
 BUGS = [
     Bug(
         "few: a child that is gone stays",
-        "mapreduce.tries.trie_update_small:FewWork._parent",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
         "counts[old] = [count] if count else []",
         "counts[old] = [count]",
     ),
     Bug(
         "few: a child that comes is passed over",
-        "mapreduce.tries.trie_update_small:FewWork._parent",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
         "i + (i <",
         "i + (0 * i <",
     ),
     Bug(
         "few: a node that became small stays",
-        "mapreduce.tries.trie_update_small:FewWork._parent",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
         "items <= trees",
         "0 > trees",
     ),
     Bug(
         "few: the root alone is made anew",
-        "mapreduce.tries.trie_update_small:FewWork._up_one_by_one",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate._up_one_by_one",
         "range(max(levels), 0",
         "range(1, 0",
     ),
     Bug(
         "few: what is deeper than known is not said",
-        "mapreduce.tries.trie_update_small:FewWork.find_leaves",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate.find_leaves",
         "if known < depth",
         "if False",
     ),
     Bug(
         "few: all partials are those of the first leaf",
-        "mapreduce.tries.trie_update_small:FewWork._up_one_by_one",
+        "mapreduce.tries.trie_update_small:SmallTrieUpdate._up_one_by_one",
         "column[i]",
         "column[0]",
     ),

@@ -95,7 +95,7 @@ class Large:
     def put(self, docs: list[dict[str, Any]]) -> Calls:
         """Put documents in one batch. Return the calls that it made."""
         calls = self.store.calls
-        self.tree._behind._written.clear()  # as if the last writes were long ago
+        self.tree._node_log._written.clear()  # as if the last writes were long ago
         calls.reads.clear()
         calls.writes.clear()
         self.engine.put_many("t", docs)
@@ -233,16 +233,16 @@ def test_a_group_that_keeps_its_greatest_leaves_its_tree_alone() -> None:
     tree = core.views["max"].reduce
     assert isinstance(tree, TreeReduce)
     engine.put_many("t", [{"id": i, "g": "all", "v": i} for i in range(1_000)])
-    nodes = dict(tree._behind.nodes) if tree._behind is not None else {}
+    nodes = dict(tree._node_log.nodes) if tree._node_log is not None else {}
     for i in range(100):
         engine.put("t", {"id": i, "g": "all", "v": -1 - i})
-    assert tree._behind is not None
-    assert tree._behind.nodes == nodes
-    assert len(tree._late) == 100
+    assert tree._node_log is not None
+    assert tree._node_log.nodes == nodes
+    assert len(tree._deferred) == 100
     engine.put("t", {"id": 999, "g": "all", "v": 0})
     with engine.snapshot() as snap:
         assert snap.view("max")["all"] == 998
         assert not list(check_trees(tree, snap.reader()))
-    assert tree._behind.nodes != nodes
-    assert len(tree._late) == 0
+    assert tree._node_log.nodes != nodes
+    assert len(tree._deferred) == 0
     engine.close()

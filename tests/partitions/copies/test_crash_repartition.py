@@ -108,7 +108,7 @@ def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bug",
     [
-        Bug("stores are not synced", "partitions.copies.new_store:Target.finish", "synced(self.folder)", "pass"),
+        Bug("stores are not synced", "partitions.copies.new_store:NewStore.finish", "synced(self.folder)", "pass"),
         Bug(
             "the folder is not synced",
             "partitions.copies.repartition_job:_Repartition._fill",

@@ -79,7 +79,7 @@ BUGS = [
         "trees",
         Bug(
             "rows come store by store",
-            "cache.store.merged_reader:SpannedReader.scan",
+            "cache.store.merged_reader:MergedReader.scan",
             "heapq.merge(*scans, key=itemgetter(0), reverse=reverse)",
             "(row for scan in scans for row in scan)",
         ),
@@ -88,7 +88,7 @@ BUGS = [
         "trees",
         Bug(
             "look-ups ask the first store alone",
-            "cache.store.merged_reader:SpannedReader.get_many",
+            "cache.store.merged_reader:MergedReader.get_many",
             "left = [i for i in left if out[i] is None]",
             "left = []",
         ),
@@ -106,7 +106,7 @@ BUGS = [
         "trees",
         Bug(
             "what is not written of nodes is left behind",
-            "mapreduce.nodes.node_log:parted_log",
+            "mapreduce.nodes.node_log:log_by_owner",
             "if found is None:",
             "if True:",
         ),
@@ -115,7 +115,7 @@ BUGS = [
         "trees",
         Bug(
             "the log of nodes has items of other groups",
-            "mapreduce.nodes.node_log:parted_log",
+            "mapreduce.nodes.node_log:log_by_owner",
             "gone[mine])",
             "~gone[mine])",
         ),
@@ -124,7 +124,7 @@ BUGS = [
         "trees",
         Bug(
             "what functions yielded is taken from other lines",
-            "partitions.copies.row_moves:Moving._segment",
+            "partitions.copies.row_moves:RowMoves._segment",
             "emissions.take(own)",
             "emissions.take(own[::-1])",
         ),
@@ -133,7 +133,7 @@ BUGS = [
         "trees",
         Bug(
             "dead lines come along",
-            "partitions.copies.row_moves:Moving._segment",
+            "partitions.copies.row_moves:RowMoves._segment",
             "at = every[part.log(name).newest(segment.k0, segment.k1, segment.base + every)]",
             "at = every",
         ),
@@ -142,7 +142,7 @@ BUGS = [
         "holding",
         Bug(
             "held rows go anywhere",
-            "partitions.copies.row_moves:Moving._view",
+            "partitions.copies.row_moves:RowMoves._view",
             "_owned(source, remembered.held_in(key, row).whole)",
             "key[::-1]",
         ),
@@ -151,7 +151,7 @@ BUGS = [
         "holding",
         Bug(
             "held groups are not counted",
-            "partitions.copies.row_moves:Moving._count_held",
+            "partitions.copies.row_moves:RowMoves._count_held",
             "counts.get(view.name, 0) + 1",
             "0",
         ),
@@ -160,7 +160,7 @@ BUGS = [
         "holding",
         Bug(
             "what rests is forgotten",
-            "partitions.copies.row_moves:Moving._view",
+            "partitions.copies.row_moves:RowMoves._view",
             "self._move(resting_db(number), by_resting)",
             "pass",
         ),
@@ -169,7 +169,7 @@ BUGS = [
         "rejecting",
         Bug(
             "records in quarantine are as old as can be",
-            "partitions.copies.row_moves:Moving._rejects",
+            "partitions.copies.row_moves:RowMoves._rejects",
             "before + reject.tail",
             "0",
         ),
@@ -178,7 +178,7 @@ BUGS = [
         "rejecting",
         Bug(
             "lines are newer than records",
-            "partitions.copies.row_moves:Moving._table",
+            "partitions.copies.row_moves:RowMoves._table",
             "before if noted else None",
             "None",
         ),
@@ -196,7 +196,7 @@ BUGS = [
         "following",
         Bug(
             "positions begin anew",
-            "partitions.copies.row_moves:Moving._finish",
+            "partitions.copies.row_moves:RowMoves._finish",
             "1 + max(part.state.position for part in snap.parts)",
             "1",
         ),

@@ -169,7 +169,7 @@ BUGS = [
         images,
         Bug(
             "the former store goes first",
-            "partitions.copies.store_replacement:Replacement.take",
+            "partitions.copies.store_replacement:StoreReplacement.take",
             "if alone:",
             "clear_leftovers(self._path, after)\n        if alone:",
         ),

@@ -53,7 +53,7 @@ BUGS = [
     Planted(
         Bug(
             "what was taken since is not asked",
-            "recovery.repair.repair_steps:Steps.mend",
+            "recovery.repair.repair_steps:RepairSteps.replace_groups",
             "!= dict(taken)",
             "== None",
         ),
@@ -73,7 +73,7 @@ BUGS = [
     Planted(
         Bug(
             "of a row with another than its owner it is said that it goes",
-            "partitions.union.union_repair_site:PartedSite._said",
+            "partitions.union.union_repair_site:PartitionedSite._said",
             "if owner == one.place:",
             "if True:",
         ),

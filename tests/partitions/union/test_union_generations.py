@@ -98,7 +98,7 @@ def test_readers_see_what_was_until_all_is_built(tmp_path: Path, monkeypatch: py
         assert isinstance(parts.store, PartitionedStore)
         put(whole, docs)
         steps = 0
-        while parts.store.building.sweep_once(7).more:
+        while parts.store.building.build_once(7).more:
             steps += 1
             if parts.status()["building"] is not None:
                 with parts.snapshot() as snap:

@@ -18,7 +18,7 @@ import penstock as ps
 from penstock.cache import MemoryStore, StoreDamaged, encode_key
 from penstock.engine import Member, PartitionedStore, open_on
 from penstock.mapreduce import rows_db
-from penstock.partitions.exchange.exchange import Parting
+from penstock.partitions.exchange.exchange import PartitionExchange
 from penstock.partitions.partition_process import PartitionProcess
 from penstock.recovery import Mended, Repaired, parts_of
 from penstock.spout import opened
@@ -158,7 +158,7 @@ def twice(member: Any, production: Any) -> int:
 def never(member: Any, production: Any) -> int:
     """A production counts as taken, and nothing of it is folded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Parting, "gather", lambda *nothing: None)
+        patch.setattr(PartitionExchange, "gather", lambda *nothing: None)
         return _RECEIVE(member, production)
 
 

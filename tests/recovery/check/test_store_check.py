@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import encode_key, index_db, log_db
-from penstock.mapreduce import held_db, rows_db, told_db
+from penstock.mapreduce import emissions_db, held_db, rows_db
 from penstock.recovery import Checked, Mended, Repaired, Shadow
 from penstock.recovery.check import judge
 from penstock.recovery.oracle import large_groups, plain_reducers
@@ -100,7 +100,7 @@ def test_a_bit_anywhere_is_found_and_named(kind: str, engine: Any) -> None:
         "log": log_db(number),
         "index": index_db(number),
         "held": db(engine, held_db, "initials"),
-        "told": db(engine, told_db, "initials"),
+        "told": db(engine, emissions_db, "initials"),
     }[kind]
     with engine.snapshot() as snap:
         key, row = next(iter(snap.reader().scan(where)))

@@ -79,7 +79,9 @@ def test_a_check_folds_large_groups_part_by_part() -> None:
         engine.put_many("users", [doc for _, doc in documents(KINDS["ints"], 1)])
         assert engine.check().ok
         tell(engine, "listed", [(1, "y", 5)], [])
-        with mock.patch("penstock.recovery.repair.restatement.Repair.view"):  # so that nothing but the oracle sees it
+        with mock.patch(
+            "penstock.recovery.repair.restatement.Restatement.view"
+        ):  # so that nothing but the oracle sees it
             tell(engine, "all", [(9_000, (), {"v": 2**80, "by": 9})], [])
             damaged = engine.check().damaged
         assert {line.partition(": it shows")[0].rpartition(", ")[2] for line in damaged} >= {"'n'", "'sum'", "'most'"}

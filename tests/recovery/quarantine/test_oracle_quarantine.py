@@ -161,9 +161,9 @@ def test_the_same_on_disk(tmp_path: Path, seed: int) -> None:
 BUGS = [
     Bug(
         "dropping a document leaves what was told of it",
-        "gateway.refresh.view_refresh:_taken_back",
-        "minus = view.told_pairs([held[slot] for slot in new.slots.tolist()], who)",
-        "minus = view.told_pairs([[] for slot in new.slots.tolist()], who)",
+        "gateway.refresh.view_refresh:_retracted",
+        "minus = view.pair_contributions([held[slot] for slot in new.slots.tolist()], who)",
+        "minus = view.pair_contributions([[] for slot in new.slots.tolist()], who)",
     ),
     Bug(
         "a function's emissions are forgotten only in memory when its document is put to rest",
@@ -191,9 +191,9 @@ BUGS = [
     ),
     Bug(
         "a retry takes nothing back",
-        "gateway.view_deltas:Telling.tell_again",
-        "_Sides(new, every, every, old, keys)",
-        "_Sides(new, every[:0], every, self._node.memory.take_fields(new.slots[:0]), keys)",
+        "gateway.view_deltas:ViewDeltas.refresh_view",
+        "_DeltaSides(new, every, every, old, keys)",
+        "_DeltaSides(new, every[:0], every, self._node.memory.take_fields(new.slots[:0]), keys)",
     ),
 ]
 

@@ -29,7 +29,7 @@ BUGS = [
     (
         Bug(
             "what is taken stays in quarantine",
-            "recovery.quarantine.retry_drop:Releasing._take",
+            "recovery.quarantine.retry_drop:OneStoreRetries._take",
             "release({number: kept[number] for number in taken}, writes)",
             "pass",
         ),
@@ -38,7 +38,7 @@ BUGS = [
     (
         Bug(
             "what is rejected again is let go",
-            "recovery.quarantine.retry_drop:Releasing._take",
+            "recovery.quarantine.retry_drop:OneStoreRetries._take",
             "release({number: kept[number] for number in taken}, writes)",
             "release(dict(kept), writes)",
         ),
@@ -74,7 +74,7 @@ BUGS = [
     (
         Bug(
             "older records are retried after newer ones",
-            "recovery.quarantine.retry_drop:Releasing._all",
+            "recovery.quarantine.retry_drop:OneStoreRetries._all",
             "reversed(list(_chunks(found.records)))",
             "list(_chunks(found.records))",
         ),

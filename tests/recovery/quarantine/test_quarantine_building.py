@@ -36,14 +36,14 @@ def test_a_view_that_is_being_built_is_left_alone() -> None:
     assert {(e.view, e.key) for e in before} == {("names", 7), ("owed", "bad")}
     engine.close()
     engine, core = open_on(app("2", bad), store, TINY, SEED)
-    core.sweep_step(3)
+    core.build_step(3)
     assert list(engine.quarantine()) == before
     for settled in (engine.retry(), engine.retry([e.id for e in before])):
         assert (settled.left, settled.released) == (2, 0)
         assert all("being built anew" in left.reason for left in settled.why)
     [document] = engine.quarantine("document")
     assert engine.drop(document.id).left == 1
-    while core.sweep_step(3):
+    while core.build_step(3):
         pass
     assert {(e.view, e.key) for e in engine.quarantine()} == {("names", 7), ("owed", "bad")}
     bad.now = False
@@ -60,7 +60,7 @@ def test_what_rests_is_told_to_the_view_that_is_built() -> None:
     engine.close()
     bad.now = False
     engine, core = open_on(app("2", bad), store, TINY, SEED)
-    while core.sweep_step(3):
+    while core.build_step(3):
         pass
     assert shown(engine, "names") == {"bad": 1, "good": 1}
     assert list(engine.quarantine(resting=True)) == []

@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from penstock.cache import unpack
 from penstock.engine import Engine, post, writer
-from penstock.gateway import Received, Reject, TableBatch, keep_rejected
+from penstock.gateway import ReceivedRecord, RejectedRecord, TableBatch, keep_rejected
 from penstock.gateway.intake import received_records as received
 from penstock.spout import SpoutBatch, open_file
 from tests.core.crash.test_crash_interrupted import interrupted
@@ -39,14 +39,15 @@ def engine(place: Path | None) -> Any:
 def plant(engine: ps.Engine, table: str, *docs: Any, ts: Any = None, deletes: tuple[Any, ...] = ()) -> list[str]:
     """Put records into quarantine that can be taken, as a version of this package with narrower limits left them."""
     core = engine.store.core  # how else would one be there
-    received = [Received.of(doc, ts) for doc in docs] + [Received.of_key(key, ts) for key in deletes]
+    received = [ReceivedRecord.of(doc, ts) for doc in docs] + [ReceivedRecord.of_key(key, ts) for key in deletes]
     first = core.state.quarantined
     core.ready()
 
     def change(writer: Any, writes: Any) -> None:
         tails = {name: node.log.mark.tail for name, node in core.tables.items()}
         rejects = [
-            Reject(table, "planted", None, f"record {i}", "it is refused", own) for i, own in enumerate(received)
+            RejectedRecord(table, "planted", None, f"record {i}", "it is refused", own)
+            for i, own in enumerate(received)
         ]
         keep_rejected(rejects, core.state.quarantined, tails, writes)
 

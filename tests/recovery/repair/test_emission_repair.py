@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Limits, encode_key, index_db, reindex, stored_key
-from penstock.mapreduce import held_db, resting_db, told_db
+from penstock.mapreduce import emissions_db, held_db, resting_db
 from penstock.recovery import Mended, Repaired
 from penstock.views import ABSENT
 from tests.harness.worlds import TINY
@@ -91,7 +91,7 @@ def as_anew(engine: Any) -> None:
 
 def test_what_was_told_is_told_again(engine: Any) -> None:
     before = engine.digest()
-    damage(engine, told_db, "initials")
+    damage(engine, emissions_db, "initials")
     assert any("what it was told, log entry" in line for line in engine.check().damaged)
     with pytest.raises(ps.StoreDamaged, match="penstock restate initials"):
         engine.digest()
@@ -105,7 +105,7 @@ def test_what_was_told_is_told_again(engine: Any) -> None:
 @pytest.mark.parametrize("asked", [("initials", "S"), ("users", 0), ("initials",)])
 def test_it_is_found_whatever_is_asked_for(asked: tuple[Any, ...], engine: Any) -> None:
     before = engine.digest()
-    damage(engine, told_db, "initials")
+    damage(engine, emissions_db, "initials")
     if asked[0] == "users":
         with pytest.raises(ps.StoreDamaged, match="penstock restate initials"):
             engine.restate(*asked)
@@ -115,7 +115,7 @@ def test_it_is_found_whatever_is_asked_for(asked: tuple[Any, ...], engine: Any) 
 
 
 def test_a_function_that_yields_otherwise_now_changes_the_groups(engine: Any) -> None:
-    damage(engine, told_db, "initials")
+    damage(engine, emissions_db, "initials")
     FAILS.update({0, 3})
     found = {one.group: one for one in engine.restate("initials")}
     assert (found["S"].old, found["S"].new, found["S"].what) == (8, 6, Mended.RESULT)
@@ -129,7 +129,7 @@ def test_what_a_held_document_was_told_stays_with_it(engine: Any) -> None:
     FAILS.add(0)
     engine.put("users", user(0, age=90, ts=2))
     before = engine.digest()
-    damage(engine, told_db, "initials", max)  # the segment with that version
+    damage(engine, emissions_db, "initials", max)  # the segment with that version
     engine.restate("initials")
     with engine.snapshot() as snap:
         assert snap.view("initials")["S"] == 8, "the one that it counted before"
@@ -173,11 +173,11 @@ def test_what_a_field_view_was_told_of_a_held_document_is_lost_and_taken_back(en
 
 def test_views_on_a_view(engine: Any) -> None:
     before = engine.digest()
-    key = damage(engine, told_db, "tens")
+    key = damage(engine, emissions_db, "tens")
     [one] = engine.restate("tens")
     assert (one.group, one.old, one.new, one.what) == (0, 3, 3, Mended.REMEMBERED)
     assert engine.digest() == before
-    db = told_db(engine.store.core.views["tens"].number)
+    db = emissions_db(engine.store.core.views["tens"].number)
     overwrite(engine, db, {key: b"\x00" * 9, encode_key("nobody"): b"\x00" * 9})
     assert engine.check(fix=True).ok
     assert engine.digest() == before
@@ -212,14 +212,14 @@ def test_what_rests_goes_on_resting(engine: Any) -> None:
 def test_a_row_that_no_group_counts_is_said_all_the_same(engine: Any) -> None:
     engine.put_many("users", [user(i, age=2, ts=2) for i in range(6)])  # the first segment has no newest lines
     before = engine.digest()
-    damage(engine, told_db, "initials")
+    damage(engine, emissions_db, "initials")
     assert engine.restate("initials") == [Repaired("initials", ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)]
     assert engine.digest() == before
 
 
 def test_a_check_says_what_it_made_anew(engine: Any) -> None:
     before = engine.digest()
-    damage(engine, told_db, "initials")
+    damage(engine, emissions_db, "initials")
     report = engine.check(fix=True)
     assert report.ok
     assert "1 damaged row made anew" in str(report)

@@ -119,7 +119,7 @@ def test_a_check_that_was_interrupted_goes_on(migrated: Any, monkeypatch: pytest
         real, calls = OneSite.step, iter(range(100))
 
         def step(site: OneSite, place: int, do: str, *what: Any) -> Any:
-            if do == "relearn_untold" and next(calls) == 3:
+            if do == "repair_missing_emissions" and next(calls) == 3:
                 raise KeyboardInterrupt
             return real(site, place, do, *what)
 
@@ -190,7 +190,9 @@ def test_documents_are_put_where_an_index_that_lost_rows_stops_compaction(
 
 
 def test_a_compaction_that_trusts_the_index_is_found(lossy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Edit("cache.log.document_log:DocLog._compare_index", "writer.lost_rows(self._index)", "False").plant(monkeypatch)
+    Edit("cache.log.document_log:DocumentLog._compare_index", "writer.lost_rows(self._index)", "False").plant(
+        monkeypatch
+    )
     with compacting(lossy) as engine:
         engine.compact()
         assert kept(engine) < KEPT

@@ -54,7 +54,7 @@ BUGS = [
     Planted(
         Bug(
             "a row that differs is left as it is",
-            "recovery.repair.group_replacement:Mender._replace",
+            "recovery.repair.group_replacement:GroupReplacement._replace",
             "if wanted != raw:",
             "if wanted is None != raw:",
         ),
@@ -63,7 +63,7 @@ BUGS = [
     Planted(
         Bug(
             "an orphan keeps its row",
-            "recovery.repair.group_replacement:Mender._replace",
+            "recovery.repair.group_replacement:GroupReplacement._replace",
             "writes.deletes.append(",
             "list(",
         ),
@@ -72,7 +72,7 @@ BUGS = [
     Planted(
         Bug(
             "nodes of a tree are not compared",
-            "recovery.repair.stored_view:Side.items",
+            "recovery.repair.stored_view:StoredView.items",
             "return merge(rows, early, late)",
             "return rows",
         ),
@@ -81,7 +81,7 @@ BUGS = [
     Planted(
         Bug(
             "old versions count as well",
-            "recovery.repair.document_scan:Scan._blocks",
+            "recovery.repair.document_scan:DocumentScan._blocks",
             "own = own.take(np.flatnonzero(table.newest(own.k0, own.k1, own.records)))",
             "pass",
         ),
@@ -90,7 +90,7 @@ BUGS = [
     Planted(
         Bug(
             "what held documents were told last is forgotten",
-            "recovery.repair.document_scan:Scan.of_table",
+            "recovery.repair.document_scan:DocumentScan.of_table",
             "yield from self._held()",
             "pass",
         ),
@@ -110,13 +110,15 @@ BUGS = [
         r"Repaired\(",
     ),
     Planted(
-        Bug("views on a view don't follow", "recovery.repair.restatement:Repair.view", "if moved:", "if not moved:"),
+        Bug(
+            "views on a view don't follow", "recovery.repair.restatement:Restatement.view", "if moved:", "if not moved:"
+        ),
         "a contribution to kept",
     ),
     Planted(
         Bug(
-            "what is remembered of a row is not mapped again",
-            "recovery.repair.restatement:Repair._follow",
+            "what is remembered_emission of a row is not mapped again",
+            "recovery.repair.restatement:Restatement._follow",
             "moved if isinstance(node.mapper, FunctionMapper) else self._held(node, moved)",
             "[]",
         ),
@@ -124,8 +126,8 @@ BUGS = [
     ),
     Planted(
         Bug(
-            "a remembered emission that no longer fits stays",
-            "recovery.repair.repost:Reposting._look",
+            "a remembered_emission emission that no longer fits stays",
+            "recovery.repair.repost:Repost._look",
             "if mapped is not None and (held or changed):",
             "if mapped is not None and held:",
         ),
@@ -143,7 +145,7 @@ BUGS = [
     Planted(
         Bug(
             "memory keeps what was damaged",
-            "recovery.repair.group_replacement:Mender.mend",
+            "recovery.repair.group_replacement:GroupReplacement.replace_groups",
             "writes.after.append(view.reduce.forget)",
             "pass",
         ),
@@ -170,7 +172,7 @@ BUGS = [
     Planted(
         Bug(
             "a document that was held counts what it would yield",
-            "recovery.repair.emission_repair:_Lesson._pairs",
+            "recovery.repair.emission_repair:_ReplacementRows._pairs",
             "if own is None:",
             "if True:",
         ),
@@ -200,7 +202,7 @@ BUGS = [
     Planted(
         Bug(
             "nodes that were behind are lost when a tree is mended",
-            "recovery.repair.group_replacement:Mender._write_behind",
+            "recovery.repair.group_replacement:GroupReplacement._write_behind",
             "if here.void:",
             "if True:",
         ),

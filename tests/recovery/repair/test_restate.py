@@ -14,7 +14,7 @@ import pytest
 import penstock as ps
 from penstock.cache import StoreDamaged, UnknownName, encode_key
 from penstock.engine import opening
-from penstock.mapreduce import nodes_db, rows_db, told_db
+from penstock.mapreduce import emissions_db, nodes_db, rows_db
 from penstock.recovery import Mended, Repaired, recomputed
 from penstock.recovery.repair import repair_site
 from penstock.views import ABSENT
@@ -135,7 +135,7 @@ def test_a_partial_of_a_tree(engine: Any) -> None:
     right = engine.digest()
     engine.store.core.views["kept"].reduce.forget()
     with engine.store.core.store.write() as writer:  # nodes are written behind; here they are
-        engine.store.core.views["kept"].reduce.read_behind(writer).write_all(writer, {})
+        engine.store.core.views["kept"].reduce.read_node_log(writer).write_all(writer, {})
     engine.store.core.views["kept"].reduce.forget()
     assert engine.digest() == right != before
 
@@ -156,7 +156,7 @@ def test_a_partial_of_a_tree(engine: Any) -> None:
 def test_nodes_that_are_lost_or_lead_nowhere(engine: Any) -> None:
     reduce = engine.store.core.views["kept"].reduce
     with engine.store.core.store.write() as writer:
-        reduce.read_behind(writer).write_all(writer, {})
+        reduce.read_node_log(writer).write_all(writer, {})
     reduce.forget()
     before, db = engine.digest(), nodes_db(reduce.number)
     with engine.snapshot() as snap:
@@ -181,7 +181,7 @@ def test_what_is_written_behind_can_t_be_read(engine: Any) -> None:
 
 
 def test_what_is_remembered_of_rows_that_are_gone(engine: Any) -> None:
-    before, db = engine.digest(), told_db(number(engine, "heights"))
+    before, db = engine.digest(), emissions_db(number(engine, "heights"))
     tell(engine, "kept", [(7_000, "orphan", 77)], [])
     with engine.snapshot() as snap:
         assert snap.view("heights")[77] == 1

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.cache import encode_key
 from penstock.mapreduce import same_result
-from penstock.recovery import Given, emission, rank, read_by, recomputed
+from penstock.recovery import ReducerInput, emission, rank, read_by, recomputed
 from penstock.spark.verify_job.plain_contributions import emitted
-from penstock.spark.verify_job.tallies import Counting, Tally, folded
+from penstock.spark.verify_job.tallies import Tally, ViewTallies, folded
 from penstock.views import View
 from tests.harness.planting import Bug
 
@@ -101,7 +101,7 @@ def by_tallies(view: View, docs: list[Any], size: int) -> dict[bytes, Any]:
     tallies: dict[bytes, list[Tally]] = {}
     left: dict[bytes, list[tuple[Any, int, int]]] = {}
     for start in range(0, len(docs), size):
-        block, counting = docs[start : start + size], Counting.of(view, described)
+        block, counting = docs[start : start + size], ViewTallies.of(view, described)
         assert counting is not None
         found = emitted(view, counting, deepcopy(block), set())
         counting.add(found.groups, found.columns)
@@ -117,7 +117,7 @@ def by_tallies(view: View, docs: list[Any], size: int) -> dict[bytes, Any]:
     out: dict[bytes, Any] = {}
     for group in tallies.keys() | left.keys():
         given = [
-            [Given(read_by(view, reducer, value), (rank(key), n)) for value, key, n in left.get(group, [])]
+            [ReducerInput(read_by(view, reducer, value), (rank(key), n)) for value, key, n in left.get(group, [])]
             for reducer in view.reducers
         ]
         out[group] = folded(view, described, tallies.get(group, []), given)
@@ -152,7 +152,7 @@ def test_tallies_say_what_the_oracle_says(seed: int) -> None:
 def test_plain_documents_are_all_tallied() -> None:
     docs = [{"g": f"g{i % 3}", "v": i, "w": 0.5 + i, "paid": False} for i in range(50)]
     for view in shop().views():
-        counting = Counting.of(view, [reducer.describe() for reducer in view.reducers])
+        counting = ViewTallies.of(view, [reducer.describe() for reducer in view.reducers])
         assert counting is not None
         assert emitted(view, counting, deepcopy(docs), set()).rest == set(), view.name
 
@@ -161,7 +161,7 @@ def test_a_group_that_is_too_long_is_left_to_the_oracle() -> None:
     docs = [{"g": "a", "v": 1}, {"g": "x" * 70_000, "v": 1}]
     for name in ("by_one", "yielded"):
         view = shop().view_of(name)
-        counting = Counting.of(view, [reducer.describe() for reducer in view.reducers])
+        counting = ViewTallies.of(view, [reducer.describe() for reducer in view.reducers])
         assert counting is not None
         found = emitted(view, counting, docs, set())
         assert (found.whose, found.encoded, found.rest) == ([0], [encode_key("a")], {1})
@@ -176,17 +176,17 @@ def test_what_must_know_whose_a_value_is_is_not_tallied() -> None:
         orders.view("first", key="g", value="v", reduce=ps.collect(2)),
         orders.view("own", key="g", value="v", reduce=lambda values, rereduce: len(values)),
     ]
-    assert [Counting.of(view, [reducer.describe() for reducer in view.reducers]) for view in views] == [None] * 4
+    assert [ViewTallies.of(view, [reducer.describe() for reducer in view.reducers]) for view in views] == [None] * 4
 
 
 BUGS = [
-    Bug("true is 1", "spark.verify_job.tallies.told_apart", "_FLAGS[group] if", "int(group) if"),
-    Bug("a null is a value", "spark.verify_job.tallies._Column.add", "kinds - {_NULL}", "kinds"),
-    Bug("a NaN is plain", "spark.verify_job.tallies._Column._takes", "isfinite(value)", "True"),
-    Bug("zeros are one", "spark.verify_job.tallies._Column._takes", "bool(value or not self._valued)", "True"),
+    Bug("true is 1", "spark.verify_job.tallies.distinct_groups", "_FLAGS[group] if", "int(group) if"),
+    Bug("a null is a value", "spark.verify_job.tallies._ColumnTally.add", "kinds - {_NULL}", "kinds"),
+    Bug("a NaN is plain", "spark.verify_job.tallies._ColumnTally._takes", "isfinite(value)", "True"),
+    Bug("zeros are one", "spark.verify_job.tallies._ColumnTally._takes", "bool(value or not self._valued)", "True"),
     Bug(
         "what is left is tallied too",
-        "spark.verify_job.plain_contributions.Emitted.without",
+        "spark.verify_job.plain_contributions.PlainContributions.without",
         "if row not in rest]",
         "]",
     ),
@@ -204,7 +204,7 @@ BUGS = [
     ),
     Bug(
         "ints are floats",
-        "spark.verify_job.tallies._Column._sum",
+        "spark.verify_job.tallies._ColumnTally._sum",
         "sums[group, 1] += value",
         "sums[group, 1] += int(float(value))",
     ),

@@ -98,7 +98,7 @@ def test_contributions_in_flight_are_not_missing(tmp_path: Path, monkeypatch: py
 
 def _a_copy_keeps_what_is_in_flight(m: pytest.MonkeyPatch) -> None:
     m.setattr(bulk_check, "_copied", lambda app, store, path, tell: copy_any(store, path, tell))
-    m.setattr(bulk_check, "settled", lambda parts: True)
+    m.setattr(bulk_check, "snapshots_at_rest", lambda parts: True)
 
 
 def _only_the_first_partition_is_read(m: pytest.MonkeyPatch) -> None:

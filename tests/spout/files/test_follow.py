@@ -14,7 +14,7 @@ from penstock.spout import (
     FileSpout,
     open_file,
 )
-from penstock.spout.files.line_files import Format
+from penstock.spout.files.line_files import FileFormat
 from tests.spout.reading import Memory, begun, drain, ids, numbered
 
 
@@ -37,7 +37,7 @@ class Happenings:
 
 def followed(path: Path, happenings: Happenings, memory: Memory) -> FileSpout:
     file = os.open(path, os.O_RDONLY)
-    spout = FileSpout(file, "a", "t=a", Format("jsonl"), str(path), clock=happenings.clock, pause=happenings.pause)
+    spout = FileSpout(file, "a", "t=a", FileFormat("jsonl"), str(path), clock=happenings.clock, pause=happenings.pause)
     spout.begin(memory.recall)
     return spout
 
@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_is_read_from_its_start(tmp_path: Path) -> None:
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[FileSpout, int]]:
     out, into = os.pipe()
-    spout = FileSpout(out, "standard input", None, Format("jsonl"))
+    spout = FileSpout(out, "standard input", None, FileFormat("jsonl"))
     spout.begin(Memory().recall)
     yield spout, into
     spout.close()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from penstock.cache import unpack_document
 from penstock.spout import SourceUnreadable
-from penstock.spout.files.formats import Csv, JsonLines, Shaped
+from penstock.spout.files.formats import Csv, JsonLines, LineRecords
 
 
-def rows(text: str | bytes, last: bool = True, delimiter: str | None = None) -> tuple[Shaped, list[Any]]:
+def rows(text: str | bytes, last: bool = True, delimiter: str | None = None) -> tuple[LineRecords, list[Any]]:
     """Return the shape of a CSV text, and its documents."""
     data = text.encode() if isinstance(text, str) else text
     lines = data.split(b"\n")

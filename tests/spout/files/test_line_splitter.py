@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.spout.files import line_splitter as module
 from penstock.spout.files.file_identity import BLOCK
-from penstock.spout.files.line_splitter import Lines
+from penstock.spout.files.line_splitter import LineSplitter
 
 
 class Pieces:
@@ -32,7 +32,7 @@ class Pieces:
 
 
 def test_lines_come_without_their_line_feed() -> None:
-    lines = Lines(Pieces(b"a\nb\r\n\nc"))
+    lines = LineSplitter(Pieces(b"a\nb\r\n\nc"))
     assert lines.take(10, 0.0) == [b"a", b"b\r", b""]
     assert lines.at_end
     assert lines.unended
@@ -41,20 +41,20 @@ def test_lines_come_without_their_line_feed() -> None:
 
 
 def test_a_line_waits_for_its_end() -> None:
-    lines = Lines(Pieces(b"a\nb", b"", b"c\n"))
+    lines = LineSplitter(Pieces(b"a\nb", b"", b"c\n"))
     assert lines.take(10, 0.0) == [b"a"]
     assert lines.take(10, 0.0) == [b"bc"]
     assert not lines.unended
 
 
 def test_take_returns_at_most_the_limit() -> None:
-    lines = Lines(Pieces(b"a\nb\nc\n"))
+    lines = LineSplitter(Pieces(b"a\nb\nc\n"))
     assert [lines.take(2, 0.0), lines.at_end, lines.take(2, 0.0), lines.at_end] == [[b"a", b"b"], False, [b"c"], True]
 
 
 def test_available_lines_do_not_wait_long() -> None:
     stream = Pieces(b"a\n", None)
-    lines = Lines(stream)
+    lines = LineSplitter(stream)
     assert lines.take(10, 5.0) == [b"a"]
     assert stream.waits[0] == 5.0
     assert stream.waits[1] < 0.1
@@ -62,7 +62,7 @@ def test_available_lines_do_not_wait_long() -> None:
 
 
 def test_lines_that_are_given_back_come_again() -> None:
-    lines = Lines(Pieces(b"a\nb\nc\n"))
+    lines = LineSplitter(Pieces(b"a\nb\nc\n"))
     taken = lines.take(2, 0.0)
     lines.give_back(taken[1:])
     assert lines.take(5, 0.0) == [b"b", b"c"]
@@ -74,7 +74,7 @@ def test_pieces_do_not_affect_the_lines(text: bytes, sizes: list[int]) -> None:
     for size in [*sizes, len(text)]:
         pieces += [text[at : at + size]] if text[at : at + size] else []
         at += size
-    lines, found = Lines(Pieces(*pieces)), []
+    lines, found = LineSplitter(Pieces(*pieces)), []
     while part := lines.take(3, 0.0):
         found += part
     assert [*found, lines.take_rest()] == text.split(b"\n")
@@ -84,7 +84,7 @@ def test_pieces_do_not_affect_the_lines(text: bytes, sizes: list[int]) -> None:
 def test_a_line_that_is_too_long_is_skipped(piece: int) -> None:
     text = b"a\n" + b"first" + b"x" * 90 + b"last" + b"\nb\nc\n"
     with mock.patch.object(module, "MOST_LINE", 50):
-        lines, found = Lines(Pieces(*(text[i : i + piece] for i in range(0, len(text), piece)))), []
+        lines, found = LineSplitter(Pieces(*(text[i : i + piece] for i in range(0, len(text), piece)))), []
         for _ in range(10):
             found += lines.take(2, 0.0)
             huge = lines.huge()

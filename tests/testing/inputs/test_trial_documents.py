@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.testing.inputs.trial_documents import Learnt, Stream, drawn, makers, read_sample
+from penstock.testing.inputs.trial_documents import DocumentProfile, TrialStream, drawn, makers, read_sample
 
 SAMPLE = [
     {"id": key, "name": name, "n": n, "at": f"2024-01-0{n}T00:00:00Z", "in": {"city": city}, "tags": ["a"] * n}
@@ -30,7 +30,7 @@ def a_table(**more: Any) -> ps.Table:
 
 
 def made(table: ps.Table, docs: Any, number: int = 400) -> list[ps.Record]:
-    stream, choose = Stream([Learnt.of(table, docs)]), Random(1)
+    stream, choose = TrialStream([DocumentProfile.of(table, docs)]), Random(1)
     return [stream.record(choose) for _ in range(number)]
 
 
@@ -114,7 +114,7 @@ def test_a_function_without_a_sample_is_refused_by_name() -> None:
 
 def test_documents_without_their_key_are_no_sample() -> None:
     with pytest.raises(ps.DefinitionError, match="no document to learn from"):
-        Learnt.of(a_table(), [{"name": "Sue"}])
+        DocumentProfile.of(a_table(), [{"name": "Sue"}])
 
 
 def test_a_strategy_is_drawn_the_same_each_time_and_its_fields_are_its_own() -> None:
@@ -122,7 +122,7 @@ def test_a_strategy_is_drawn_the_same_each_time_and_its_fields_are_its_own() -> 
     assert drawn(user, 20) == drawn(user, 20)
     table = a_table()
     (learnt,) = makers(table.app, docs=user).learnt()
-    stream, choose = Stream([learnt]), Random(0)
+    stream, choose = TrialStream([learnt]), Random(0)
     docs = [record.doc for record in (stream.record(choose) for _ in range(100)) if isinstance(record.doc, dict)]
     assert all(doc["n"] == 7 and doc["name"] in ("Sue", "Joe") for doc in docs)
 

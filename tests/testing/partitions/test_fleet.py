@@ -8,15 +8,15 @@ import os
 import pytest
 
 from penstock.testing.kinds import KINDS, TRIALS
-from penstock.testing.partitions.fleet_run import fleet_of, run_fleet
+from penstock.testing.partitions.fleet_run import partitioned_run_of, run_partitioned
 from penstock.testing.seeds.seed_search import Seeds
-from penstock.views import Production
+from penstock.views import DeliveryMode
 from tests.harness.planting import Bug
 from tests.testing import early_planted
 from tests.testing.fleet_planted import BUGS, NAMED, PINS, finds
 from tests.testing.planted import pins, planted
 
-PARTED = tuple(production.value for production in Production)
+PARTED = tuple(production.value for production in DeliveryMode)
 SEEDS = int(os.environ.get("PENSTOCK_CRASH_SEEDS", "150")) // len(PARTED)
 FOUND, EARLY = pins(PINS), pins(early_planted.PINS)
 
@@ -38,13 +38,13 @@ def test_a_seed_that_once_failed(kind: str, seed: int) -> None:
     assert KINDS[kind](seed, Seeds().totals) is None
 
 
-@pytest.mark.parametrize("production", Production)
-def test_a_seed_is_the_same_run_each_time(production: Production) -> None:
+@pytest.mark.parametrize("production", DeliveryMode)
+def test_a_seed_is_the_same_run_each_time(production: DeliveryMode) -> None:
     for seed in range(6):
         tallies = []
         for _ in range(2):
-            trial, plan = fleet_of(seed, TRIALS, production)
-            tallies.append(run_fleet(trial.app, plan))
+            trial, plan = partitioned_run_of(seed, TRIALS, production)
+            tallies.append(run_partitioned(trial.app, plan))
         assert tallies[0] == tallies[1]
 
 

@@ -15,8 +15,8 @@ from penstock.partitions.exchange import exchange
 from penstock.partitions.union import view_building
 from penstock.testing.inputs.trial_apps import trials
 from penstock.testing.partitions import fleet_machine
-from penstock.testing.partitions.fleet_plan import fleet_plan
-from penstock.testing.partitions.fleet_run import FleetFailure, run_fleet
+from penstock.testing.partitions.fleet_plan import partitioned_plan
+from penstock.testing.partitions.fleet_run import PartitionedFailure, run_partitioned
 
 SEEDS = 60
 MOST = 320  # the seeds that find each planted bug
@@ -25,19 +25,19 @@ TRIALS = [trial for trial in trials() if trial.others]
 
 def run(seed: int) -> None:
     trial = TRIALS[seed % len(TRIALS)]
-    run_fleet(trial.app, fleet_plan(seed, trial.stream(), others=trial.others, changes=1.0))
+    run_partitioned(trial.app, partitioned_plan(seed, trial.stream(), others=trial.others, changes=1.0))
 
 
 def test_no_seed_finds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = 0
-    plain = sweep.Sweep.switch
+    plain = sweep.GenerationBuild.switch
 
-    def switch(self: sweep.Sweep, *args: Any) -> Any:
+    def switch(self: sweep.GenerationBuild, *args: Any) -> Any:
         nonlocal switches
         switches += 1
         return plain(self, *args)
 
-    monkeypatch.setattr(sweep.Sweep, "switch", switch)
+    monkeypatch.setattr(sweep.GenerationBuild, "switch", switch)
     for seed in range(SEEDS):
         run(seed)
     assert switches > SEEDS / 2, "views must come to be built"
@@ -45,7 +45,7 @@ def test_no_seed_finds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _nothing_is_owed(m: pytest.MonkeyPatch) -> None:
     plain = Core.owing
-    m.setattr(Core, "owing", lambda self, w, writes, state: state if self.sweep else plain(self, w, writes, state))
+    m.setattr(Core, "owing", lambda self, w, writes, state: state if self.build else plain(self, w, writes, state))
 
 
 def _switch_before_all_arrived(m: pytest.MonkeyPatch) -> None:
@@ -53,32 +53,32 @@ def _switch_before_all_arrived(m: pytest.MonkeyPatch) -> None:
 
 
 def _begin_anew_with_each_process(m: pytest.MonkeyPatch) -> None:
-    def agreement(self: generation_numbers.Concert, known: Any, app: Any) -> agreeing.Agreement:
+    def agreement(self: generation_numbers.GenerationNumbers, known: Any, app: Any) -> agreeing.Agreement:
         own = generation_numbers.compared(known, app)
         return agreeing.Agreement(own.wanted, dict(self.changes), False, self.numbers)
 
-    m.setattr(generation_numbers.Concert, "agreement", agreement)
+    m.setattr(generation_numbers.GenerationNumbers, "agreement", agreement)
 
 
 def _steps_fold_nothing(m: pytest.MonkeyPatch) -> None:
-    plain = sweep.Sweep._write
+    plain = sweep.GenerationBuild._write
 
-    def write(self: sweep.Sweep, *args: Any) -> Any:
+    def write(self: sweep.GenerationBuild, *args: Any) -> Any:
         self._core.settle = lambda *_: None
         try:
             return plain(self, *args)
         finally:
             del self._core.settle
 
-    m.setattr(sweep.Sweep, "_write", write)
+    m.setattr(sweep.GenerationBuild, "_write", write)
 
 
 def _rows_are_not_waited_for(m: pytest.MonkeyPatch) -> None:
-    def waits(self: sweep.Sweep) -> bool:
+    def waits(self: sweep.GenerationBuild) -> bool:
         nodes = self._core.tables.values()
-        return self._core.parting is not None and all(node.sweep is None or node.sweep.done for node in nodes)
+        return self._core.parting is not None and all(node.build is None or node.build.done for node in nodes)
 
-    m.setattr(sweep.Sweep, "waits", property(waits))
+    m.setattr(sweep.GenerationBuild, "waits", property(waits))
 
 
 def _the_first_partition_speaks_for_all(m: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,12 @@ def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
 
 
 def _generations_that_gave_way_are_owed_something(m: pytest.MonkeyPatch) -> None:
-    plain = exchange.Parting.gather
-    m.setattr(exchange.Parting, "gather", lambda self, views, _, parts, writes: plain(self, views, -1, parts, writes))
+    plain = exchange.PartitionExchange.gather
+    m.setattr(
+        exchange.PartitionExchange,
+        "gather",
+        lambda self, views, _, parts, writes: plain(self, views, -1, parts, writes),
+    )
 
 
 def _each_partition_counts_for_itself(m: pytest.MonkeyPatch) -> None:
@@ -132,7 +136,7 @@ def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monke
     for seed in range(MOST):
         try:
             run(seed)
-        except FleetFailure as found:
+        except PartitionedFailure as found:
             print(f"{bug.__name__}: seed {seed}: {found}")
             return
     raise AssertionError("no seed found it")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock.cache import PenstockError
-from penstock.testing.seeds.seed_search import Remembered, Seeds, Totals, seconds_of
+from penstock.testing.seeds.seed_search import SeedFile, Seeds, Totals, seconds_of
 
 
 def test_seeds_that_failed_come_first(tmp_path: Path) -> None:
-    kept = Remembered(str(tmp_path / "seeds"))
+    kept = SeedFile(str(tmp_path / "seeds"))
     assert kept.seeds() == ()
     kept.add(17, "shop: views: view 'a'\n  and more")
     kept.add(4, "shop: lost")

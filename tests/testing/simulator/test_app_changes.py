@@ -59,7 +59,7 @@ def rows(world: World, view: str) -> dict[Any, Any]:
 def test_readers_see_the_old_views_until_all_is_built_and_then_those_of_the_app() -> None:
     world = a_world()
     world.change(1, clean=True)
-    world.sweep(1, 1)
+    world.build(1, 1)
     world.deliver(0, 1)
     world.check()
     assert rows(world, "namecount") == {"Sue": 2, "Joe": 1, "Bob": 1}
@@ -113,20 +113,20 @@ def _struck(fault: Fault, first: Callable[[World], None], then: Callable[[World]
 
 def _build(world: World) -> None:
     for _ in range(4):
-        world.sweep(3, 1)
+        world.build(3, 1)
         if world.acked[0] < len(LOG):
             world.deliver(0, 1)
-    world.sweep(99, 8)
+    world.build(99, 8)
 
 
 @pytest.mark.parametrize("steps", range(5))
 def test_turning_back_leaves_what_the_first_app_makes(steps: int) -> None:
     world = a_world()
     world.change(1, clean=steps % 2 == 0)
-    world.sweep(steps, 1)
+    world.build(steps, 1)
     world.deliver(0, 1)
     world.change(0, clean=True)
-    world.sweep(1, 2)
+    world.build(1, 2)
     world.during(world.heal)
     assert rows(world, "namecount") == {"Joe": 1, "Al": 1, "Bob": 1, "Sue": 1}
     assert rows(world, "gone") == {2: 1, 3: 1, 4: 1, 5: 1}
@@ -137,7 +137,7 @@ def test_a_view_that_gives_way_must_not_move() -> None:
     world = a_world()
     world.change(1, clean=True)
     with planted(bug):
-        world.sweep(1, 1)
+        world.build(1, 1)
     with pytest.raises(Wrong):
         world.check()
 

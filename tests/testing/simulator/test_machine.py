@@ -7,7 +7,7 @@ from penstock.cache import StoreFull
 from penstock.spout import Record
 from penstock.testing.simulator.checks import Wrong
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import How
+from penstock.testing.simulator.plan import PutMode
 from penstock.testing.simulator.world import World
 
 LOG = [Record("users", i, {"id": i, "name": "Sue"}, offset=i) for i in range(4)]
@@ -53,7 +53,7 @@ def test_an_error_is_explained_only_by_a_fault_that_struck_meanwhile(before: Str
 def test_a_record_that_is_kept_in_quarantine_was_in_though_the_position_stays() -> None:
     world = a_world()
     keyless = Record("users", None, {"name": "Sue"})
-    assert not world.during(lambda: world.write(How.LIST, [keyless]), Strike(Fault.CRASH, 1, "commit after"))
+    assert not world.during(lambda: world.write(PutMode.LIST, [keyless]), Strike(Fault.CRASH, 1, "commit after"))
     assert world.oracle.refused == 2, "once before the crash, and once more, since nobody said so"
     assert world.position == 0
     world.during(world.heal)

@@ -9,9 +9,9 @@ from penstock.spout import Record
 from penstock.testing.inputs.trial_apps import trials
 from penstock.testing.simulator.checks import Wrong
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.operator import Mender
+from penstock.testing.simulator.operator import Operator
 from penstock.testing.simulator.outage import Failing, Switch
-from penstock.testing.simulator.plan import Mend, Mending
+from penstock.testing.simulator.plan import Operate, OperatorAction
 from penstock.testing.simulator.world import World
 from tests.testing.planted import BUGS, planted
 
@@ -32,12 +32,12 @@ def kinds(world: World) -> dict[str, int]:
         return {row.key: row.value["n"] for row in snap.view("kinds")}
 
 
-@pytest.mark.parametrize("how", Mending)
-def test_of_a_store_that_is_right_nothing_is_mended(how: Mending) -> None:
+@pytest.mark.parametrize("how", OperatorAction)
+def test_of_a_store_that_is_right_nothing_is_mended(how: OperatorAction) -> None:
     world = a_world()
     world.deliver(0, 4)
     digest, position = world.engine.digest(), world.position
-    world.mend(Mend(how, record=POSTED))
+    world.repair(Operate(how, record=POSTED))
     assert (world.engine.digest(), world.position) == (digest, position)
 
 
@@ -46,7 +46,7 @@ def test_nothing_to_mend_leaves_memory_in_doubt_and_the_store_where_it_stands() 
     world = a_world()
     assert not world.during(partial(world.deliver, 0, 2), Strike(Fault.INTERRUPT, 1, "commit after"))
     assert world.position == 1
-    world.mend(Mend(Mending.KEY, record=Record("users", 9, {"id": 9, "name": "Ann", "v": 1, "ts": 0})))
+    world.repair(Operate(OperatorAction.KEY, record=Record("users", 9, {"id": 9, "name": "Ann", "v": 1, "ts": 0})))
     assert world.position == 1
 
 
@@ -58,7 +58,7 @@ def test_what_an_outage_left_is_taken_by_a_retry() -> None:
     assert kinds(world) == {"Sue": 1}, "it asks nobody about Sue"
     world.fail(False)
     world.check()
-    world.mend(Mend(Mending.RETRY, record=POSTED))
+    world.repair(Operate(OperatorAction.RETRY, record=POSTED))
     assert not world.lenient
     world.check()
     assert kinds(world) == {"Sue": 1, "Joe": 1, "Bob": 1}
@@ -73,7 +73,7 @@ def test_a_crash_at_every_place_of_a_retry_costs_nothing() -> None:
         world.fail(True)
         world.deliver(0, 3)
         world.fail(False)
-        world.during(partial(world.mend, Mend(Mending.RETRY, record=POSTED)), Strike(Fault.CRASH, nth))
+        world.during(partial(world.repair, Operate(OperatorAction.RETRY, record=POSTED)), Strike(Fault.CRASH, nth))
         if not world.struck:
             break
         world.during(world.heal)
@@ -94,11 +94,11 @@ def test_records_that_cannot_be_taken_are_kept_until_they_are_let_go() -> None:
     bad = [Record("users", None, {"id": None, "name": "Sue", "ts": 1}, offset=i) for i in range(3)]
     world = a_world(bad)
     world.deliver(0, 2)
-    world.mend(Mend(Mending.DROP, record=POSTED))
+    world.repair(Operate(OperatorAction.DROP, record=POSTED))
     world.deliver(0, 1)
     assert len(list(world.engine.quarantine("record"))) == 1
     world.heal()
-    world.mender = Mender()
+    world.operator = Operator()
     with pytest.raises(Wrong, match="has 1 records, 3 were refused"):
         world.heal()
 
@@ -117,7 +117,7 @@ def test_a_switch_answers_unless_it_fails() -> None:
     switch = Switch(on=True)
     with pytest.raises(Failing):
         switch.ask("red")
-    with switch.mended():
+    with switch.repaired():
         assert switch.ask("red") == "red"
     assert switch.on
 

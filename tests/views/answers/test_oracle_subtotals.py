@@ -305,7 +305,7 @@ def _wide(codec: RowCodec, payloads: Any, total: Any = RowCodec._total) -> Any:
     ("target", "name", "bug", "test"),
     [
         (rollup, "_unchanged", _none_changed, histories),
-        (database_watch._Watch, "note", _all_noted, histories),
+        (database_watch._DatabaseWatch, "note", _all_noted, histories),
         (rollup.Rollup, "_pieces", _without_held, a_held_group_shows),
         (RowCodec, "_total", _wide, sums_of_any_size),
     ],

@@ -1,0 +1,79 @@
+"""Names of classes: one thing for each name, and no retired words."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.tidy.tree import PACKAGE, files, parsed
+
+# Names that classes of two modules share: why. This list may only shrink.
+SHARED = {
+    "Two": "two trial apps each draw records of two kinds; the class is local to the function that makes the app",
+}
+
+# Words that the glossary replaces. They are no part of the name of a class.
+RETIRED = {
+    "Again", "Away", "Behind", "Concert", "Courier", "Dangler", "Few", "Fleet", "Late", "Learnt", "Mender", "Parted",
+    "Said", "Seat", "Shown", "Spanned", "Stands", "Swept", "Sweep", "There", "Told",
+}  # fmt: skip
+
+_SMALL = "the gateway still has a form of its own for small batches"
+_PUBLIC = "an error that users may catch"
+
+# Classes that have such a word in their names: why. This list may only shrink.
+KEPT: dict[str, str] = {
+    "BrokerAway": _PUBLIC,
+    "Few": _SMALL,
+    "FewFields": _SMALL,
+    "FewForm": _SMALL,
+    "FewRecord": _SMALL,
+    "FewTelling": _SMALL,
+    "FewVersion": _SMALL,
+    "SinkBehind": _PUBLIC,
+}
+
+
+def classes(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the modules that define a class, by the name of the class."""
+    out: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                out[node.name].append(path.relative_to(PACKAGE.parent).as_posix())
+    return out
+
+
+def shared(names: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: places for name, places in names.items() if len(places) > 1}
+
+
+def retired(name: str) -> set[str]:
+    """Return the retired words of a name."""
+    return RETIRED & set(re.findall("[A-Z][a-z0-9]*", name))
+
+
+def test_no_two_classes_have_one_name() -> None:
+    found = shared(classes(files(".py", under=PACKAGE)))
+    wrong = [f"{name}: {', '.join(places)}" for name, places in sorted(found.items()) if name not in SHARED]
+    assert not wrong, "\n".join(["give each of these classes the noun of its file:", *wrong])
+
+
+def test_no_class_has_a_retired_word_in_its_name() -> None:
+    found = {name: retired(name) for name in classes(files(".py", under=PACKAGE)) if retired(name)}
+    wrong = [f"{name}: {', '.join(sorted(words))}" for name, words in sorted(found.items()) if name not in KEPT]
+    assert not wrong, "\n".join(["the glossary has other words for these:", *wrong])
+
+
+def test_each_exception_is_still_needed() -> None:
+    names = classes(files(".py", under=PACKAGE))
+    assert set(SHARED) <= set(shared(names))
+    assert all(name in names and retired(name) for name in KEPT)
+
+
+def test_a_shared_name_and_a_retired_word_are_seen() -> None:
+    assert classes([PACKAGE / "cache" / "store" / "protocol.py"])["Reader"] == ["penstock/cache/store/protocol.py"]
+    assert shared({"Part": ["a.py", "b.py"], "Row": ["c.py"]}) == {"Part": ["a.py", "b.py"]}
+    assert retired("FleetSeat") == {"Fleet", "Seat"}
+    assert retired("PartitionHandle") == retired("Fewest") == set()
