@@ -42,7 +42,6 @@ def small(path: Path, patience: float = 30.0) -> Iterator[LmdbStore]:
 
 FILL = """
 import resource
-from penstock.cache import lmdb_env
 from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 store, n = open_lmdb(sys.argv[1]), 0
@@ -192,7 +191,6 @@ with store.read() as snap: say([store.info()["map_size"], dict(snap.scan("rows")
 def test_a_host_that_refuses_growth_is_named(store_path: Path) -> None:
     code = """
 import resource
-from penstock.cache import lmdb_env
 from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 store = open_lmdb(sys.argv[1], map_size=1 << 26)
