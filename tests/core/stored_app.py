@@ -1,6 +1,8 @@
 """An app and its documents, for stores that an earlier version of the package wrote.
 
-python -m tests.core.stored_app FOLDER      writes a store of one partition, one of three, and their digests
+    python -m tests.core.stored_app FOLDER
+
+It writes a store of one partition, one of three, and their digests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stores that an earlier version of the package wrote open as they are: no view is built again."""
+"""Stores that an earlier version of the package wrote open unchanged: no view is built again."""
 
 from __future__ import annotations
 

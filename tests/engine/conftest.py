@@ -1,4 +1,4 @@
-"""Fixtures that the tests of this folder share with others."""
+"""Fixtures that the tests of this folder share with other folders."""
 
 from tests.harness.fixtures import both, place
 

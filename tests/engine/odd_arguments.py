@@ -50,7 +50,7 @@ def _docs() -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One public call: a name, how it is made, and its valid arguments. `star` are positional arguments."""
+    """One public call: a name, its function, and its valid arguments. `star` has the positional arguments."""
 
     name: str
     make: Callable[..., Any]
@@ -58,8 +58,8 @@ class Call:
     star: tuple[Odd, ...] = ()
     missing: tuple[type[BaseException], ...] = ()  # documented beside PenstockError
     avoid: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # legal values that wait or cost much
-    odd: tuple[Odd, ...] = ()  # odd values for it alone
-    only: tuple[str, ...] = ()  # the arguments that are exchanged, if not any
+    odd: tuple[Odd, ...] = ()  # odd values for this call alone
+    only: tuple[str, ...] = ()  # the arguments to exchange, if not all
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ HOW: dict[str, dict[str, Any]] = {
 
 
 class World:
-    """Engines of one kind with documents, and all calls of what they give."""
+    """Engines of one kind with documents, and all calls of their objects."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.folder, self.kind = folder, kind
@@ -198,7 +198,7 @@ class World:
 
 
 def _sources(folder: Path) -> Iterator[Call]:
-    """Sources and sinks by the URIs of `run`, and the functions that open files; a URI is a text."""
+    """Yield calls of sources and sinks by the URIs of `run`, and of the functions that open files. A URI is a text."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = folder / "docs.jsonl"
     lines.write_text('{"id": 1}\n')
@@ -220,7 +220,7 @@ def _sources(folder: Path) -> Iterator[Call]:
 
 
 def _uris(uri: str) -> tuple[Odd, ...]:
-    """URIs near this one: cut off, with an odd option, with an odd character."""
+    """Return URIs near this one: cut off, with an odd option, with an odd character."""
     pieces = ("\0", "?", "&", "=", "%", "%zz", "#", ":", "//", "\ud800", "é" * 300, "?null=", "?format=", "&follow=7")
     near = [uri[:i] for i in range(0, len(uri), 7)] + [uri + piece for piece in pieces]
     near += [uri[: len(uri) // 2] + piece + uri[len(uri) // 2 :] for piece in pieces]
@@ -269,7 +269,7 @@ def _definitions() -> Iterator[Call]:
 
 
 def hunt(kinds: list[str], calls: int, seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
-    """How often each call failed with an error of another kind, and the first traceback of each."""
+    """Count undocumented errors by call. Return the counts and the first traceback of each."""
     choose, found, shown = Random(seed), Counter[str](), list[str]()
     worlds = [World(kind, folder / kind) for kind in kinds]
     own = folder / "cwd"
@@ -291,7 +291,7 @@ def hunt(kinds: list[str], calls: int, seed: int, folder: Path) -> tuple[Counter
 
 
 def _fault(call: Call, choose: Random) -> tuple[str, str] | None:
-    """The error of another kind that a call with odd arguments raised."""
+    """Make a call with odd arguments. Return its undocumented error, or None."""
     given = {name: make() for name, make in call.valid.items()}
     star = [make() for make in call.star]
     places = list(call.only) or [*given, *range(len(star))]
@@ -328,7 +328,7 @@ def _fault(call: Call, choose: Random) -> tuple[str, str] | None:
 
 
 def main() -> int:
-    """Hunt, and print the faults."""
+    """Run the hunt, and print the faults."""
     parser = argparse.ArgumentParser("python -m tests.engine.odd_arguments", description=__doc__)
     parser.add_argument("--calls", type=int, default=20_000, help="calls in all (20,000)")
     parser.add_argument("--seed", type=int, default=0, help="where it begins (0)")

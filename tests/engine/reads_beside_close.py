@@ -1,4 +1,4 @@
-"""Threads read while another one closes the engine or their snapshot: a program, since a signal may end it.
+"""Threads read while another one closes the engine or their snapshot. It is a program, because a signal may end it.
 
 `python -m tests.engine.reads_beside_close FOLDER PARTITIONS ROUNDS` prints how many threads ended with Closed, by call.
 """

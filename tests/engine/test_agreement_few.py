@@ -1,4 +1,4 @@
-"""A small batch leaves what a batch of columns leaves: the same counts, rows, bytes and memory, after every step."""
+"""A small batch and a batch of columns agree in counts, rows, bytes and memory after every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One history, every store: the same counts after each batch, the same digest, the same rows, reopened or not."""
+"""One history on every store: equal counts after each batch, equal digest and rows, reopened or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Batch = tuple[str, Any]
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Batch]:
-    """Batches of documents, lines and deletions, good and bad."""
+    """Draw batches of documents, lines and deletions, good and bad."""
     found: list[Batch] = []
     for _ in range(draw(st.integers(1, 6))):
         table = draw(st.sampled_from(TOLD))
@@ -35,7 +35,7 @@ def batches(draw: st.DrawFn) -> list[Batch]:
 
 
 def run(engine: Any, batch: Batch) -> Any:
-    """One batch, and its counts."""
+    """Put a batch, and return its counts."""
     table, content = batch
     if isinstance(content, tuple):
         return counts_of(engine.delete(table, content[0]))
@@ -43,7 +43,7 @@ def run(engine: Any, batch: Batch) -> Any:
 
 
 def shown(engine: Any) -> dict[str, Any]:
-    """All rows of all views and the digest."""
+    """Return all rows of all views, the digest and the position."""
     with engine.snapshot() as snap:
         rows = {view.name: identities(snap.view(view.name).items()) for view in RICH.views}
         return rows | {"digest": engine.digest(), "position": snap.position}

@@ -1,4 +1,4 @@
-"""The public API as a user meets it: the shop of the README, on both stores, every call at least once."""
+"""The public API as users see it: the shop of the README, on both stores, with every call at least once."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_a_store_is_read_while_it_is_written(store_path: Path):
 
 
 def other_process(path: Path, readonly: bool) -> str:
-    """What another process says that opens the store: the names, or the error."""
+    """Open the store in another process. Return the names that it prints, or the error."""
     code = """
 import sys, penstock as ps
 from tests.engine.test_api import shop

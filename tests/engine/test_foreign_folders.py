@@ -1,4 +1,4 @@
-"""Folders of other programs, in all places where a command deletes or replaces a folder: nothing of them is lost."""
+"""Folders of other programs, at every path where a command deletes or replaces a folder: they lose nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "the only copy"
 
 
 def precious(folder: Path) -> Path:
-    """A folder of a user."""
+    """Make a folder of a user."""
     folder.mkdir(parents=True)
     (folder / "letter.txt").write_text(TEXT)
     (folder / "copy").mkdir()
@@ -37,7 +37,7 @@ def intact(folder: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stores to copy: of one partition, of two, and with much free space."""
+    """Make stores to copy: of one partition, of two, and with much free space."""
     folder = tmp_path_factory.mktemp("stores")
     filled(folder / "one", rounds=1)
     filled(folder / "free")
@@ -48,7 +48,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(stores: Path, tmp_path: Path) -> Path:
-    """A folder with a copy of each of these stores."""
+    """Copy these stores to a folder of the test."""
     shutil.copytree(stores, tmp_path, dirs_exist_ok=True)
     return tmp_path
 

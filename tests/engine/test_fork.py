@@ -1,4 +1,4 @@
-"""An engine that a child inherits by a fork, while a thread of the parent is writing and has its locks."""
+"""A child that inherits an engine by a fork, while a thread of the parent writes and has its locks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cache.processes import in_fork
 from tests.waiting import PATIENCE
 
 _DOC = {"id": 1, "name": "Sue"}
-_INTERNAL = {  # of an opening, or without a lock
+_INTERNAL = {  # part of an opening, or without a lock
     "begin_group",
     "holder",
     "last_scrub",
@@ -68,7 +68,7 @@ _PARTED: dict[str, Callable[[Any], object]] = {
 
 
 def app(held: threading.Event | None = None, go: threading.Event | None = None) -> ps.App:
-    """A view that stands still at one document, and its writer with it."""
+    """Return an app with a view that blocks at one document, and blocks the writer with it."""
     shop = ps.App("shop")
     users = shop.table("users", key="id")
 
@@ -84,7 +84,7 @@ def app(held: threading.Event | None = None, go: threading.Event | None = None) 
 
 @contextmanager
 def while_a_thread_puts(engine: ps.Engine, held: threading.Event, go: threading.Event) -> Iterator[None]:
-    """A thread is in the middle of a put."""
+    """Keep a thread in the middle of a put."""
     thread = threading.Thread(target=engine.put, args=("users", {"id": 0, "name": "Joe"}))
     thread.start()
     try:
@@ -96,7 +96,10 @@ def while_a_thread_puts(engine: ps.Engine, held: threading.Event, go: threading.
 
 
 def refusals(calls: dict[str, Callable[[Any], object]], engine: Any) -> dict[str, str]:
-    """For each call in a forked child the kind of its error, or an empty text; a call that hangs ends the child."""
+    """Run each call in a forked child.
+
+    Return the kind of each error, or an empty text. A hanging call ends the child.
+    """
     out: dict[str, str] = {}
 
     def call_each() -> dict[str, str]:

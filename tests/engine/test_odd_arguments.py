@@ -1,4 +1,4 @@
-"""Odd arguments of the public API: a small budget of the hunt, faults that it must find, and calls by name."""
+"""Odd arguments of the public API: a short run of the hunt, faults that it must find, and calls by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Any history whatever, on every store: after each step the engine shows what the oracle shows.
+"""Random histories on every store: after each step the engine shows the same rows as the oracle.
 
-One machine, applied to memory and to LMDB under both durabilities. It puts, deletes, redelivers, undoes, reopens and
-reads; a snapshot opened earlier must go on showing its own moment.
+One state machine runs in memory, and on LMDB under both durabilities. It puts, deletes, redelivers, undoes, reopens and
+reads. A snapshot must keep showing its own position.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VIEWS = st.sampled_from([view.name for view in RICH.views])
 
 
 class Undone(Exception):
-    """What a user's code raises inside a batch."""
+    """An exception that a user's code raises inside a batch."""
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -116,7 +116,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(documents.entries for documents in self.model.tables.values()))
     @rule(data=st.data(), gone=st.lists(st.booleans(), min_size=1, max_size=5))
     def meet_again(self, data: st.DataObject, gone: list[bool]) -> None:
-        """Other versions of a key that was there already, living or dead, in any order of their ts."""
+        """Put or delete further versions of a known key, living or dead, in any order of their ts."""
         met = [(d.table, e.key) for d in self.model.tables.values() for e in d.entries.values()]
         table, key = data.draw(st.sampled_from(met))
         for one in gone:
@@ -145,7 +145,7 @@ class EngineMachine(RuleBasedStateMachine):
         self._expect(real.counts, model.counts, before)
 
     def _one(self, data: st.DataObject, real: Any, model: Any) -> None:
-        """One call inside a batch."""
+        """Make one call inside a batch."""
         table = data.draw(TABLES)
         match data.draw(st.sampled_from(["put", "many", "delete"])):
             case "put":
@@ -191,7 +191,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.durability == "sync")  # under "group" nodes belong to the committing thread
     @rule()
     def forget(self) -> None:
-        """As where memory ran out: what was kept of documents and groups is dropped, and read again when needed."""
+        """Drop the cached documents and groups, as for lack of memory. Later steps read them again."""
         digest = self.engine.digest()
         for node in self.engine.store.core.tables.values():
             node.forget()
@@ -250,19 +250,19 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 class FoldingMachine(EngineMachine):
-    """In memory, folding and compacting between almost all batches."""
+    """The engine in memory, with an index fold and compaction between almost all batches."""
 
     limits = TINY
 
 
 class LmdbMachine(FoldingMachine):
-    """On disk, synced when a call returns."""
+    """The engine on disk. A commit is synced before a call returns."""
 
     store = "lmdb"
 
 
 class GroupMachine(EngineMachine):
-    """On disk, every call a ticket that is waited for."""
+    """The engine on disk. Every call returns a ticket, and the test waits for it."""
 
     store = "lmdb"
     durability = "group"

@@ -1,4 +1,4 @@
-"""Who may use the files of a store: this user alone, unless told otherwise."""
+"""Permissions of the files of a store: this user alone may use them, by default."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def app() -> ps.App:
 
 
 def modes(folder: Path) -> dict[str, str]:
-    """The permissions of all that is in a folder, and its own; a socket can't be opened as a file."""
+    """Return the permissions of a folder and all files in it. Skip sockets, which cannot be opened as files."""
     found = {".": folder, **{str(path.relative_to(folder)): path for path in folder.rglob("*")}}
     return {name: f"{stat.S_IMODE(path.stat().st_mode):o}" for name, path in found.items() if not path.is_socket()}
 
@@ -143,7 +143,7 @@ def test_anything_but_a_file_is_refused_by_name(store_path: Path, tmp_path: Path
 
 
 def test_the_error_names_the_process_that_has_the_lock(store_path: Path) -> None:
-    """Not the one that the file names, which may be gone."""
+    """The error does not name the process in the lock file, because that process may be gone."""
     WriterLock(store_path).close()
     with process(LOCKED, store_path / "owner") as other:
         assert heard(other) == "locked"

@@ -1,9 +1,8 @@
-"""Bugs planted in the engine: the seeded histories must find each, and find none where none was planted.
+"""Bugs planted in the engine: the seeded histories must find each, and pass without a planted bug.
 
-A bug is a text put in another's place in one function, whose code is exchanged while the test runs. A text that is not
-there any more fails its test: the function was rewritten, and the bug must be planted anew. A bug counts as found where
-something shown was not what it should be, or where the engine met what it holds to be impossible; any other error is
-one of the planting.
+A bug replaces one text in the source of one function. The function's code is exchanged while the test runs. If the text
+is absent, its test fails: plant the bug again in the rewritten function. A bug counts as found if a shown value is
+wrong, or if the engine's own check of an invariant fails. Any other error is an error of the planting.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tests.harness import histories
 from tests.harness.planting import Bug, Edit
 
 STEPS, SEEDS = 60, range(6)
-FOUND_BY = {  # what finds a rare one soonest, tried before the others
+FOUND_BY = {  # the seed that finds a rare bug soonest, tried before the others
     "a late record is applied": 3,
     "a tombstone is not looked at": 4,
     "a patch from before the deletion is applied": 2,
@@ -66,7 +65,7 @@ BUGS = [
         "current.floor is not None and ts < current.floor",
         "False",
     ),
-    # what was told
+    # emissions
     Bug(
         "what a function yields now is taken back, not what it yielded then",
         "gateway.view_deltas:ViewDeltas._by_function",
@@ -132,7 +131,7 @@ BUGS = [
         Edit("core.commit:Core._work", "if not self._sure:", "if False:"),
     ),
     Bug("a strict batch with a bad document is taken", "core.commit:Core._commit", "raise _Undone", "pass"),
-    # folding and compacting
+    # index fold and compaction
     Bug(
         "a fold passes over deletions",
         "cache.log.index_fold:IndexFold.begin",
@@ -164,7 +163,7 @@ BUGS = [
         "level == bits - 1",
         "level == bits",
     ),
-    # opening and forgetting
+    # opening and dropped caches
     Bug(
         "opening passes over what is not folded",
         "cache.log.document_log:DocumentLog.open",

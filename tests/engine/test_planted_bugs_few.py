@@ -1,4 +1,4 @@
-"""Bugs planted in the form of small batches: histories through both sizes must find each."""
+"""Bugs planted in the path for small batches: histories with both batch sizes must find each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUGS = [
         "record.ts = version.ts",
         "record.ts = -1",
     ),
-    # taking in
+    # intake
     Bug(
         "a float key that is a whole number is another key",
         "mapreduce.columns.extract:key_lane",
@@ -69,7 +69,7 @@ BUGS = [
         "(self.complete or self.mark.tail == 0)",
         "True",
     ),
-    # telling
+    # emissions
     Bug(
         "a document that was held before is taken for one that was told",
         "gateway.small_batch:FewForm._unusual",
@@ -125,7 +125,7 @@ BUGS = [
         "max(m.own.stamps.values(), default=None)",
         "min(m.own.stamps.values(), default=None)",
     ),
-    # folding and writing
+    # folds and writes
     Bug(
         "a group that stays as it is, is written",
         "mapreduce.fold.small_fold:SmallFold.fold",

@@ -1,4 +1,4 @@
-"""Two apps of one store, the second a change of the first in every way, and a store on its way between them."""
+"""Two apps of one store: the second changes the first in every way. A store on its way from one to the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.histories import LastingStore
 from tests.harness.worlds import TINY
 
 SEED = 7
-# What the second app has as the first one had it, anew under the same name, for the first time, and no more.
+# Views that stay unchanged, that change under the same name, that are new, and that are dropped.
 SAME = ("same", "tags")
 CHANGED = ("totals", "counts", "sums", "letters", "over", "deep", "sizes", "under", "spread", "most", "kept", "listed")
 NEW = ("fresh", "freshly")
@@ -29,13 +29,13 @@ def _tables(app: ps.App) -> tuple[ps.Table, ps.Table, ps.Table]:
 
 
 def tags(doc: dict[str, Any]) -> Iterator[Any]:
-    """Any number of emissions, some of them the same."""
+    """Yield any number of emissions, some of them equal."""
     for tag in doc.get("tags") or ():
         yield tag, doc["id"]
 
 
 def first() -> ps.App:
-    """The app that fills the store."""
+    """Return the app that fills the store."""
     app = ps.App("shop")
     users, orders, plain = _tables(app)
     same = users.view("same", key="g", reduce=ps.count())
@@ -63,7 +63,7 @@ def first() -> ps.App:
     plain.view("listed", key="g", value="v", reduce=None)
     gone = plain.view("gone", key="g", reduce=ps.count())
     gone.view("going", key="value", reduce=ps.count())
-    few = app.table("few", key="id", ts="ts")  # small batches of it are taken one by one
+    few = app.table("few", key="id", ts="ts")  # small batches take the path for single records
     few.view("totals", key="g", value="v", reduce=ps.sum())
 
     @few.view(reduce=ps.count())
@@ -74,7 +74,7 @@ def first() -> ps.App:
 
 
 def second() -> ps.App:
-    """The app that it changes to."""
+    """Return the app that the store changes to."""
     app = ps.App("shop")
     users, orders, plain = _tables(app)
     same = users.view("same", key="g", reduce=ps.count())
@@ -120,13 +120,13 @@ def second() -> ps.App:
 
 
 def shown(engine: Engine, names: Sequence[str]) -> Shown:
-    """All rows of these views."""
+    """Return all rows of these views."""
     with engine.snapshot() as snap:
         return {name: [(row.key, row.value, row.held) for row in snap.view(name)] for name in names}
 
 
 def take(engine: Engine, records: Sequence[Record]) -> None:
-    """One transaction of records."""
+    """Put records in one transaction."""
     with engine.batch() as batch:
         for record in records:
             if record.doc is None:
@@ -136,7 +136,7 @@ def take(engine: Engine, records: Sequence[Record]) -> None:
 
 
 class Moving:
-    """A store that was filled under the first app, and is opened with the second."""
+    """A store that the first app filled, and that is opened with the second."""
 
     def __init__(self, batches: Sequence[Sequence[Record]] = (), few: int = TINY.few) -> None:
         self.store = LastingStore()
@@ -149,30 +149,30 @@ class Moving:
             self.take(batch)
 
     def open(self, app: ps.App | None = None) -> None:
-        """Open the store, whatever became of the engine before."""
+        """Open the store. The former engine may be closed or lost."""
         self.engine, self.core = open_on(app or second(), self.store, self.limits, SEED)
 
     def take(self, records: Sequence[Record]) -> None:
-        """One transaction of records."""
+        """Put records in one transaction, and remember them."""
         take(self.engine, records)
         self.taken.append(records)
 
     def finish(self, limit: int = 3) -> int:
-        """The rest of the steps; how many these were."""
+        """Do the other steps of the build. Return their number."""
         steps = 1
         while self.core.build_step(limit):
             steps += 1
         return steps
 
     def fresh(self) -> Engine:
-        """A store of the second app that took the same records."""
+        """Return a store of the second app that took the same records."""
         engine, _ = open_on(second(), MemoryStore(), None, SEED)
         for records in self.taken:
             take(engine, records)
         return engine
 
     def check(self) -> None:
-        """The store has what one has that was filled under the second app, in memory and as it is read again."""
+        """Compare the content with that of a store that the second app filled, in memory and as read again."""
         fresh = self.fresh()
         names = [view.name for view in second().views()]
         assert shown(self.engine, names) == shown(fresh, names)
@@ -182,7 +182,7 @@ class Moving:
 def followed(
     changes: Sequence[ps.Change] | Iterator[Any], views: dict[tuple[str, Any], Any]
 ) -> dict[tuple[str, Any], Any]:
-    """Rows by view and group, after these changes, each of which must begin where the rows are."""
+    """Apply changes to the rows of views, and return the rows. Each change must begin at the stored row."""
     for change in changes:
         key = change.view, change.group
         assert views.get(key, ps.ABSENT) == change.old, f"{change} comes to {views.get(key, ps.ABSENT)}"

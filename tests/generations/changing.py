@@ -1,4 +1,4 @@
-"""A store whose app changes, and the views it changes to."""
+"""A store with a changing app, and the views of its apps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Define = Callable[[ps.Table], object]
 
 
 def app_of(*definitions: Define) -> ps.App:
-    """An app with these views on one table."""
+    """Return an app with these views on one table."""
     app = ps.App("shop")
     users = app.table("users", key="id")
     for define in definitions:
@@ -24,7 +24,7 @@ def app_of(*definitions: Define) -> ps.App:
 
 
 class Store:
-    """A store in memory that apps are opened on, one after the other."""
+    """A store in memory. The tests open it with one app after the other."""
 
     def __init__(self, *definitions: Define) -> None:
         self.store = LastingStore()
@@ -32,7 +32,7 @@ class Store:
         self.engine.put_many("users", DOCS)
 
     def open(self, *definitions: Define, migrate: Any = "auto") -> ps.Engine:
-        """The store with an app of these views."""
+        """Open the store with an app of these views."""
         self.engine, self.core = open_on(app_of(*definitions), self.store, migrate=migrate)
         return self.engine
 
@@ -41,7 +41,7 @@ class Store:
             return dict(snap.view(name).items())
 
     def changed(self) -> dict[str, tuple[Kind, str]]:
-        """What is being built, and why."""
+        """Return the changed views with the kind of change and its reason."""
         return {change.view: (change.kind, change.why) for change in self.core.changed}
 
 
@@ -83,7 +83,7 @@ LETTERS = {"S": 3, "J": 2, "B": 1}
 
 
 class Half:
-    """A user's group."""
+    """A user's invertible reducer."""
 
     zero = 0
 

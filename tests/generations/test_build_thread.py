@@ -1,4 +1,4 @@
-"""The thread that builds views, and the lock in which it is not passed over."""
+"""The build thread, and the fair lock that lets it work beside frequent writers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fill(path: Path, documents: int = 5_000) -> None:
 
 
 def built(engine: ps.Engine) -> bool:
-    """Whether its thread builds all there is, within some time."""
+    """Return True if the engine's thread ends its build before a deadline."""
     sweeper = engine.store.building.sweeper
     assert sweeper is not None
     sweeper._thread.join(PATIENCE)
@@ -73,7 +73,7 @@ def test_a_writer_and_the_thread_go_on_together(tmp_path: Path) -> None:
 
 
 class Engine:
-    """Stands for an engine whose steps fail at times."""
+    """A stand-in for an engine whose steps fail at times."""
 
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
@@ -93,7 +93,7 @@ class Engine:
 
 
 def run(engine: Engine) -> list[float]:
-    """The pauses of a thread that works for an engine until it ends."""
+    """Run a thread for an engine until it ends. Return its pauses."""
     pauses: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -120,7 +120,7 @@ def test_a_closed_engine_ends_it() -> None:
 
 
 def paced(busy: bool, waited: float = 0.0) -> BuildPace:
-    """The pace of steps whose documents take 10 µs each."""
+    """Return the pace after steps with 10 µs per document."""
     pace = BuildPace()
     for _ in range(20):
         pace.after(Turn(True, pace.limit * 10e-6, waited, busy))

@@ -1,4 +1,4 @@
-"""Views whose definitions changed: what is built anew, and what is not."""
+"""Views with changed definitions: the views that are built again, and those that are not."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_changed_view_of_a_view_that_stays() -> None:
     store.open(over(1))
     assert set(store.changed()) == {"over"}
     store.core.build_step(2)
-    store.engine.put_many("users", [{"id": 9, "name": "Ann"}, {"id": 0, "name": "Zoe"}])  # before and after the cursor
+    store.engine.put_many("users", [{"id": 9, "name": "Ann"}, {"id": 0, "name": "Zoe"}])  # on both sides of the cursor
     store.engine.migrate()
     assert store.view("over") == {"A": 1, "B": 1, "J": 2, "S": 2, "Z": 1}
 
@@ -160,7 +160,7 @@ def test_refusing_names_the_view_the_difference_and_the_command() -> None:
     store.open(with_lengths(cut(1)))
     store.core.build_step(2)
     with pytest.raises(ps.DefinitionChanged, match="width of its map changed"):
-        store.open(with_lengths(cut(1)), migrate="refuse")  # it is not complete
+        store.open(with_lengths(cut(1)), migrate="refuse")  # the view is not complete
 
 
 @pytest.mark.parametrize("migrate", ["", "yes", None, True])
@@ -199,7 +199,7 @@ def test_another_app_while_views_are_built_begins_anew() -> None:
     store.open(cut(1))
     assert store.view("names") == NAMES
     store.core.build_step(2)
-    store.open(cut(3))  # as it was: but it has missed a document
+    store.open(cut(3))  # the former definition: but this view has missed a document
     assert store.changed() == {"names": (Kind.FOLLOWS, "it was left behind while another definition was built")}
     store.engine.migrate()
     assert store.view("names") == {**NAMES, "Ann": 1}

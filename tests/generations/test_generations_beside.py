@@ -1,4 +1,4 @@
-"""Views whose definitions changed: other work while they are built, and what is refused."""
+"""Views with changed definitions: other work during a build, and the calls that are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.generations.app_pair import CHANGED, DROPPED, NEW, SAME, Moving, firs
 from tests.generations.changing import LETTERS, Define, Store, app_of, by, cut, with_lengths
 from tests.harness.histories import Failed, LastingStore
 
-# -- other work meanwhile
+# -- other work during a build
 
 
 def test_compacting_and_repairs_wait_for_what_is_being_built() -> None:

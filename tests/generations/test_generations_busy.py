@@ -1,4 +1,4 @@
-"""Views are built to the end though others write as quickly as they can: more between two steps than a step tells."""
+"""Builds end although others write fast: between two steps they write more than a step reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.harness.histories import LastingStore
 from tests.harness.planting import Edit
 from tests.harness.worlds import TINY
 
-LIMIT = 64  # documents or rows of a step
-BEFORE = 1_200  # documents that there were
-KEYS = 50  # of which there are ever more versions
+LIMIT = 64  # documents or rows per step
+BEFORE = 1_200  # documents from before the build
+KEYS = 50  # writes make ever more versions of them
 Doc = dict[str, Any]
 
 
 def app(later: bool) -> ps.App:
-    """One group a document, and a view on that; its definition is another one `later`, or that of the first view."""
+    """Return an app with one group per document, and a view on that. `later` changes one definition of each kind."""
     out = ps.App("busy")
     docs = out.table("docs", key="id")
     each = docs.view("each", key="g", value="v", reduce=ps.sum())
@@ -33,7 +33,7 @@ def app(later: bool) -> ps.App:
 
 
 def documents(order: str) -> Iterator[Doc]:
-    """Documents without end, each in a group of its own: behind all others, or anywhere among them."""
+    """Yield documents without end, each with its own group: in ascending order, or anywhere among the others."""
     choose, i = Random(1), 0
     while True:
         yield {"id": i, "g": i if order == "ascending" else choose.getrandbits(60), "v": i % 7}
@@ -41,7 +41,7 @@ def documents(order: str) -> Iterator[Doc]:
 
 
 def turns(order: str) -> Iterator[Core]:
-    """The turns of building, with three times as many documents put between any two as one tells."""
+    """Yield after each turn of a build. Between two turns, put three times as many documents as one turn reads."""
     store, source = LastingStore(), documents(order)
     engine, _ = open_on(app(False), store)
     engine.put_many("docs", [next(source) for _ in range(BEFORE)])
@@ -53,7 +53,10 @@ def turns(order: str) -> Iterator[Core]:
 
 
 def left_of_rows(order: str, most: int = 1 << 30) -> list[int]:
-    """What is left after each turn in which rows are told, which is once all documents are."""
+    """Return the number of rows left after each turn that reads rows.
+
+    Those turns follow the turns that read documents.
+    """
     out: list[int] = []
     for core in turns(order):
         if core.build is None:
@@ -91,7 +94,10 @@ def test_documents_that_come_are_told_by_their_batch() -> None:
 
 
 def test_dead_versions_pile_up_only_as_long_as_it_lasts() -> None:
-    """Nothing is compacted meanwhile; what came is not gone through, and is made up for afterwards."""
+    """Compaction waits for the end of the build.
+
+    The build does not read later records. Compaction removes the old versions afterwards.
+    """
     store, versions = LastingStore(), count()
     engine, core = open_on(app(False), store, TINY)
 

@@ -1,4 +1,4 @@
-"""Views whose definitions changed: what readers see meanwhile and after, in views and in the feed."""
+"""Views with changed definitions: the rows and changes that readers see during the build and after it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whatever is put between the steps of building views, the store is at last one that was filled under the new app.
+"""Random work between the steps of a build: the store ends as one that the new app filled.
 
-Batches, deletions, forgotten memory, engines lost and opened again, and steps of any size come in any order. Meanwhile
-readers see what they saw of the views that give way, and the others true; the feed, followed from any position, gives
-the rows as they are.
+Batches, deletions, lost caches, lost engines, reopenings, and steps of any size come in any order. During the build
+readers see unchanged rows of the views that are replaced, and right rows of the others. The feed, followed from any
+position, gives the current rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIELDS = {
 
 @st.composite
 def records(draw: Any) -> Record:
-    """A document or a deletion; the ts is that of the user, by a few."""
+    """Draw a document or a deletion with a small ts."""
     table, key = draw(st.sampled_from(["few", "users", "orders", "plain"])), draw(KEYS)
     ts = {"ts": draw(st.integers(0, 9))} if table in ("few", "users") else {}
     if draw(st.integers(0, 6)) == 0:
@@ -36,7 +36,7 @@ def records(draw: Any) -> Record:
     return Record(table, key, {"id": key, **ts, **draw(st.fixed_dictionaries({}, optional=FIELDS))})
 
 
-FEW = st.sampled_from([0, 16])  # up to which batches are taken one by one
+FEW = st.sampled_from([0, 16])  # the largest batch that is taken record by record
 BATCHES = st.lists(records(), min_size=1, max_size=5)
 STEPS = st.one_of(
     BATCHES,
@@ -51,7 +51,7 @@ def _rows(engine: ps.Engine) -> dict[tuple[str, Any], Any]:
 
 
 class Watched(Moving):
-    """One that remembers what readers saw at some positions."""
+    """A store that remembers the rows that readers saw at some positions."""
 
     def __init__(self, batches: list[list[Record]], few: int) -> None:
         super().__init__(batches, few)
@@ -62,7 +62,7 @@ class Watched(Moving):
             self.marks.append((snap.position, _rows(self.engine)))
 
     def do(self, step: Any) -> None:
-        """A batch, a step of so many documents, or an accident."""
+        """Put a batch, do a step of this number of documents, or lose memory."""
         if isinstance(step, int):
             self.core.build_step(step)
         elif step == "forget":
@@ -102,7 +102,7 @@ def test_a_store_on_its_way_is_one_of_the_new_app(before: list[list[Record]], st
 @settings(max_examples=20)
 @given(parts=st.lists(st.lists(BATCHES, max_size=3), min_size=2, max_size=4), few=FEW, data=st.data())
 def test_a_store_goes_there_and_back(parts: list[list[list[Record]]], few: int, data: st.DataObject) -> None:
-    """Apps take turns, at times before what the last one began is complete."""
+    """Apps take turns, at times before the last build is complete."""
     with small_trees():
         moving = Watched([], few)
         for number, batches in enumerate(parts):

@@ -1,7 +1,8 @@
-"""Tables made anew elsewhere and taken over by a live store, against a store that took all of it one after the other.
+"""Tables refilled in another store and taken over by a live store, against one store that took all records in order.
 
-Histories are of all merges: what the live store had, what the other store read, and what the live store was given from
-the beginning of the refill on, which is also laid over. What a table had that the other store did not read is gone.
+Histories cover all merges. The records are those of the live store, those that the other store read, and those that the
+live store got after the refill began. The refill applies the last ones again. It removes former content of a table that
+the other store did not read.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Records = list[ps.Record]
 
 
 def given_to(engine: Any, records: Records) -> None:
-    """Take records some at a time, from no source."""
+    """Put records, a few at a time, each time at the next offset of a test source."""
     for at in range(0, len(records), 5):
         part = [ps.Record(r.table, r.key, r.doc, ts=r.ts) for r in records[at : at + 5]]
         engine.ingest(part, source=f"test{records[0].offset}", resume=at + 5)
 
 
 def history(world: World, choose: Random, first: int, n: int) -> Records:
-    """Records whose ts are all different, so that no two versions tie."""
+    """Return records with different ts, so that no two versions tie."""
     make = rich_record if world is RICH else tree_record
     stamped = {table.name for table in world.app().tables() if table.has_ts}
     out: Records = []
@@ -44,7 +45,7 @@ def history(world: World, choose: Random, first: int, n: int) -> Records:
         record = make(choose, i)
         late = choose.choice([0, 0, 0, 3, 25])
         doc = record.doc
-        gone = doc is None and record.table in stamped  # of the version that it deletes each store would have its own
+        gone = doc is None and record.table in stamped  # each store would have its own version of such a deletion
         ts = 100 * i - late if gone or record.ts is not None else None
         if doc is not None and "ts" in doc:
             doc = {**doc, "ts": 100 * i - late}
@@ -53,7 +54,7 @@ def history(world: World, choose: Random, first: int, n: int) -> Records:
 
 
 def made_elsewhere(app: ps.App, path: Path, seed: int, tables: list[str], records: Records) -> None:
-    """A store that read these records of these tables."""
+    """Make a store that read these records of these tables."""
     engine, _ = open_on(app, open_lmdb(str(path)), TINY, seed=seed)
     with engine:
         for name in tables:
@@ -63,7 +64,7 @@ def made_elsewhere(app: ps.App, path: Path, seed: int, tables: list[str], record
 
 
 def repeats(live: Any, tables: list[str], choose: Random) -> dict[str, list[Any]]:
-    """Put some documents once more, which changes nothing; by table which ones."""
+    """Put some documents once more, which changes nothing. Return them by table."""
     out: dict[str, list[Any]] = {}
     for name in tables:
         table = live.store.core.app.table_of(name)
@@ -88,7 +89,7 @@ def test_it_has_what_was_read_elsewhere_and_what_came_since(
     more = history(world, choose, 1 + sizes[0], sizes[1])
     since = history(world, choose, 1 + sizes[0] + sizes[1], sizes[2])
     patched = {table.name for table in app.tables() if table.merge is Merge.PATCH}
-    merging = {name for name in patched if not app.table_of(name).has_ts}  # what is laid over is a whole document there
+    merging = {name for name in patched if not app.table_of(name).has_ts}  # the refill applies whole documents there
     tables = [t.name for t in app.tables() if t.name not in merging and choose.random() < 0.8] or ["users"]
     lost = [r for r in before if r.table not in patched and choose.random() < 0.2]
     read = [r for r in before + more if r.table in tables and r not in lost]
@@ -104,7 +105,7 @@ def test_it_has_what_was_read_elsewhere_and_what_came_since(
                 given_to(live, since)
             made_elsewhere(app, Path(folder) / "fresh", mark, tables, read)
             passed = [t for t in tables if not app.table_of(t).has_ts and live.store.core.tables[t].log.head > noted[t]]
-            if passed:  # deletions may be gone that came since, and nothing would tell
+            if passed:  # later deletions may be gone, without a trace
                 with pytest.raises(PenstockError, match="compacting has passed over deletions"):
                     live.refill(Path(folder) / "fresh")
                 assert not live.check().wrong

@@ -1,4 +1,4 @@
-"""Bugs planted in the refill of a store of several partitions: its tests must find each of them."""
+"""Bugs planted in the refill of a partitioned store: its tests must find each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.partitions import test_partitioned_refill
 
 
 def content(folder: Path) -> None:
-    """A record since the begin, and one that changes nothing, are not in the other store."""
+    """Refill from a store that lacks a record put after the refill began, and a record put again."""
     app = shop()
     with test_crash_refill.live_at(folder / "live") as live:
         seed = live.begin_refill(["users"], described(app))

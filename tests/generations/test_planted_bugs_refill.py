@@ -1,4 +1,4 @@
-"""Bugs planted in what takes over tables that were made elsewhere: the tests of that must find each of them."""
+"""Bugs planted in the refill of tables from another store: its tests must find each of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """The examples that are quick."""
+    """Run the quick examples."""
     for name, own in (("a", (30, 80, 50, 80, ())), ("b", (60, 80, 50, 50, (test_refill.SOURCE,)))):
         (folder / name).mkdir()
         test_refill.test_where_a_source_goes_on(folder / name, *own)

@@ -1,4 +1,4 @@
-"""What opening a store with another app would change, shown before anything is changed."""
+"""Previews: they show the effect of another app on a store before the store changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.histories import LastingStore
 
 
 def rows(found: Preview) -> dict[str, dict[Any, tuple[Any, Any]]]:
-    """What a preview shows, by view and group."""
+    """Return the rows of a preview by view and group."""
     out: dict[str, dict[Any, tuple[Any, Any]]] = {}
     for one in found.sample:
         out.setdefault(one.view, {})[one.group] = one.old, one.new
@@ -29,7 +29,7 @@ def rows(found: Preview) -> dict[str, dict[Any, tuple[Any, Any]]]:
 
 @pytest.fixture
 def sampled() -> Iterator[None]:
-    """A sample that is less than all there is."""
+    """Limit the sample to a part of the documents."""
     with mock.patch.object(preview, "_SAMPLE", 4), mock.patch.object(preview, "_PLACES", 2):
         yield
 
@@ -73,7 +73,7 @@ def test_of_many_both_sides_are_of_the_sample_alone(sampled: None) -> None:
 
 
 def test_what_is_remembered_stands_for_code_that_is_gone(sampled: None) -> None:
-    """A document was told by code that is in no app any more."""
+    """The document's emission comes from code that is in no app now."""
     store = Store(cut(2))
     found = store.engine.preview(_app(reduced(ps.max())))
     old = {group for group, (before, _) in rows(found)["names"].items() if before is not ps.ABSENT}
@@ -94,7 +94,7 @@ def test_a_reducer_whose_code_is_gone_shows_no_former_rows(sampled: None, tmp_pa
 
 
 class _Named:
-    """Gives the view that is defined on it another name."""
+    """A proxy for a table that gives another name to the view defined on it."""
 
     def __init__(self, users: ps.Table) -> None:
         self._users = users
@@ -132,7 +132,7 @@ def test_a_table_that_changed_is_refused() -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_everything_at_once(many: bool) -> None:
-    """A preview says what building does then, of all documents; of a sample it says something of every view."""
+    """A preview of all documents agrees with a build. A preview of a sample has something of every view."""
     records = [
         [Record("users", i, {"id": i, "g": "SueJoe"[i % 6 :][:3], "h": i % 2, "v": i, "ts": i}) for i in range(9)],
         [Record("orders", i, {"id": i, "g": "Bob", "v": i - 2}) for i in range(5)],

@@ -1,4 +1,4 @@
-"""Tables made anew elsewhere and taken over: offsets, the feed, quarantine, readers, and whoever ends on the way."""
+"""Tables refilled in another store and taken over: offsets, the feed, quarantine, readers, and kills on the way."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def docs(first: int, last: int, name: str = "n") -> list[dict[str, Any]]:
 
 
 def elsewhere(app: ps.App, path: Path, seed: int, rows: list[Any], offset: int = 0) -> str:
-    """A store that read these rows of users from the source."""
+    """Make a store that read these rows of users from the source. Return its folder."""
     engine, _ = open_on(app, open_lmdb(os.fspath(path)), TINY, seed=seed)
     with engine:
         if rows:
@@ -152,7 +152,7 @@ def test_what_is_in_quarantine_stays_and_counts_as_older(tmp_path: Path) -> None
 
 
 def images(folder: Path, live: Path) -> Any:
-    """At each step the store as a process that is killed there leaves it."""
+    """Copy the store at each step, as a kill of the process there would leave it."""
     steps: list[Path] = []
 
     def take(what: str, done: int, total: int) -> None:
@@ -181,7 +181,7 @@ def test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(
             switched = path.name.endswith("switching")
             assert again.digest() == (after if switched else before), path.name
             assert not again.check().wrong
-            again.migrate()  # which empties what was filled
+            again.migrate()  # this empties the filled databases
             if not switched:
                 assert strays(again) == []
                 again.refill(fresh)
@@ -191,7 +191,7 @@ def test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(
 
 
 def strays(engine: Any) -> list[str]:
-    """The databases with rows that belong to nothing in the catalog."""
+    """Return the databases with rows that belong to no entry of the catalog."""
     with engine.snapshot() as snap:
         numbers = {entry.number for entry in snap.schema.catalog.entries.values()}
         dbs = [db for db in snap.reader().names() if db.partition(":")[2].isdigit()]
@@ -236,7 +236,7 @@ def test_whoever_asked_is_killed_and_the_holder_goes_on(
             assert killed.returncode == -signal.SIGKILL
             live.put("orders", {"id": 2, "amount": 1})
             live.delete("orders", 2)
-            assert writing.begin_refill(["users"], described(app)) == seed  # which ends what is still under way
+            assert writing.begin_refill(["users"], described(app)) == seed  # this ends the refill in progress
             with live.snapshot() as snap:
                 switched = dict(snap.view("names").items()) != names
             assert (live.digest() == before) is not switched

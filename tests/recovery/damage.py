@@ -1,8 +1,8 @@
-"""Damage done to a store behind the engine's back: to rows and nodes as bytes, and to what views count as such.
+"""Damage to a store behind the engine's back: to the bytes of rows and nodes, and to the contributions of views.
 
-What is done here is what disks, faults of the engine and hands do: a bit is turned, a row lost, put under another key
-or exchanged for another one, whole by its checksum; a contribution is lost, added or changed with everything that
-follows from it.
+It imitates faulty disks, faults of the engine and manual changes. A bit flips, a row is lost, a row is stored under
+another key, or two rows are exchanged. These rows may have right checksums. A contribution is lost, added or changed,
+together with everything that follows from it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Rows = dict[str, dict[bytes, bytes]]
 
 
 def content_of(engine: Any) -> Rows:
-    """All rows of all databases of a store in memory."""
+    """Return all rows of all databases of a store in memory."""
     databases = engine.store.core.store.databases
     return {name: dict(database.rows) for name, database in databases.items() if database.rows}
 
 
 def content_dbs(engine: Any) -> list[str]:
-    """The databases of rows and nodes of views."""
+    """Return the databases with the rows and nodes of views."""
     found: list[str] = []
     for view in engine.store.core.views.values():
         found += [view.reduce.db, nodes_db(view.number), node_log_db(view.number)]
@@ -47,7 +47,7 @@ def content_dbs(engine: Any) -> list[str]:
 
 
 def turn_a_bit(key: bytes, rows: dict[bytes, bytes], choose: Random) -> dict[bytes, bytes | None]:
-    """One bit of a row."""
+    """Flip one bit of a row."""
     row = bytearray(rows[key])
     at = choose.randrange(8 * len(row))
     row[at // 8] ^= 1 << at % 8
@@ -55,19 +55,19 @@ def turn_a_bit(key: bytes, rows: dict[bytes, bytes], choose: Random) -> dict[byt
 
 
 def lose(key: bytes, rows: dict[bytes, bytes], choose: Random) -> dict[bytes, bytes | None]:
-    """A row."""
+    """Delete a row."""
     return {key: None}
 
 
 def exchange(key: bytes, rows: dict[bytes, bytes], choose: Random) -> dict[bytes, bytes | None]:
-    """What two rows hold, each under a right checksum."""
+    """Exchange the contents of two rows, each under a right checksum."""
     other = choose.choice(sorted(rows))
     payloads = unseal(key, rows[key], ""), unseal(other, rows[other], "")
     return {key: seal(key, payloads[1]), other: seal(other, payloads[0])}
 
 
 def put_twice(key: bytes, rows: dict[bytes, bytes], choose: Random) -> dict[bytes, bytes | None]:
-    """A row under another key, with a right checksum or the old one."""
+    """Store a row under another key as well, with a right checksum or the old one."""
     other = bytes([*key[:-1], key[-1] ^ 1])
     whole = choose.random() < 0.7
     return {other: seal(other, unseal(key, rows[key], "")) if whole else rows[key]}
@@ -77,7 +77,7 @@ BYTES: tuple[Callable[..., dict[bytes, bytes | None]], ...] = (turn_a_bit, lose,
 
 
 def damage_bytes(engine: Any, choose: Random) -> str | None:
-    """Damage some row or node of some view; says what, or None where there is nothing."""
+    """Damage a random row or node of a view. Return a description, or None if there are no rows."""
     found = content_of(engine)
     dbs = [db for db in content_dbs(engine) if found.get(db)]
     if not dbs:
@@ -91,7 +91,7 @@ def damage_bytes(engine: Any, choose: Random) -> str | None:
 
 
 def damage_remembered(engine: Any, choose: Random) -> str | None:
-    """Turn a bit of what a view remembers, or of an index; says of what, or None where there is nothing."""
+    """Flip a bit in a remembered emission or an index. Return a description, or None if there are no rows."""
     found, dbs = content_of(engine), [db for view in engine.store.core.views.values() for db in remembered_in(view)]
     dbs += [index_db(node.number) for node in engine.store.core.tables.values()]
     dbs = [db for db in dbs if found.get(db)]
@@ -104,16 +104,16 @@ def damage_remembered(engine: Any, choose: Random) -> str | None:
 
 
 def overwrite(engine: Any, db: str, rows: dict[bytes, bytes | None]) -> None:
-    """Put rows, and delete those that are None."""
+    """Write the rows, and delete the rows that are None."""
     with engine.store.core.store.write() as writer:
         writer.put_many(db, [(key, row) for key, row in rows.items() if row is not None])
         writer.delete_many(db, [key for key, row in rows.items() if row is None])
 
 
 def tell(engine: Any, view: str, plus: Sequence[tuple[Any, Any, Any]], minus: Sequence[tuple[Any, Any, Any]]) -> None:
-    """Have a view count contributions that no document makes, as (key, group, value), or not count some.
+    """Add contributions to a view without a document behind them, and remove others. Each is (key, group, value).
 
-    The views on it are told as well. Of a field view without a value of its own, the value is a map of what is read.
+    The views on it get the changes as well. If a field view defines no value, pass a map of the fields that it reads.
     """
     node: ViewNode = engine.store.core.views[view]
 
@@ -133,7 +133,7 @@ def _side(node: ViewNode, told: Sequence[tuple[Any, Any, Any]]) -> Contributions
 
 
 def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) -> None:
-    """An accumulator is off by some; lane 0 is how many contributions there are."""
+    """Add a number to one lane of an accumulator. Lane 0 is the count of contributions."""
     reduce = engine.store.core.views[view].reduce
     key = stored_key(encode_key(group))
     with engine.store.core.store.write() as writer:
@@ -150,7 +150,7 @@ def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) 
 
 
 def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[Any]]) -> None:
-    """What a function view remembers of its documents: each row of emissions, as a list of documents' pairs."""
+    """Change the remembered emissions of a function view. `change` gets the pairs of each document, for each row."""
     node = engine.store.core.views[view]
     db = emissions_db(node.number)
     with engine.store.core.store.write() as writer:
@@ -162,7 +162,7 @@ def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[A
 
 
 def change_payload(engine: Any, db: str, key: bytes, change: Callable[[Any], Any]) -> None:
-    """Another content of a row, under a right checksum."""
+    """Replace the content of a row, under a right checksum."""
     with engine.store.core.store.write() as writer:
         [row] = writer.get_many(db, [key])
         writer.put_many(db, [(key, seal(key, pack(change(unpack(unseal(key, row, db))))))])

@@ -1,4 +1,4 @@
-"""Contributions that wait for the save of an early set: their order, and rows of one position."""
+"""Contributions that wait until an early set is saved: their order, and several rows of one position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_rows_come_in_the_order_of_positions_and_those_of_one_position_are_joine
     with store.write() as writer:
         assert first_delayed(writer) is None
         delay(writer, 7, {2: [["a"]]})
-        delay(writer, 7, {2: [["b"]], 0: [["c"]]})  # steps of a build share a position
+        delay(writer, 7, {2: [["b"]], 0: [["c"]]})  # steps of a build have the same position
         delay(writer, 300, {0: [["d"]]})
     with store.read() as reader:
         assert first_delayed(reader) == 7

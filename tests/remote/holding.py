@@ -1,13 +1,13 @@
-"""A process that holds a store, and what may befall it while it works for another one.
+"""A holder of a store, and the accidents that end it while it serves a client.
 
     python -m tests.remote.holding STORE [BEFALLS]
 
-It says "ready" and ends when its standard input does. BEFALLS is what happens to it, by the name of a user:
+It prints "ready", and ends when its standard input ends. The name of a user, or BEFALLS, selects its accident:
 
-    a document of "Stop" is mapped: it is stopped; of "Kill": it is killed
+    a document with the name "Stop" is mapped: it is stopped; with "Kill": it is killed
 
     lost OPERATION   the first time this operation is done: it is killed before it answers
-    told OPERATION   the first time it tells how far it is: it is killed then
+    told OPERATION   the first time the operation reports its progress: it is killed then
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DOCS = [{"id": i, "name": ("Sue", "Joe", "Sam")[i % 3], "ts": i} for i in range(
 
 
 def shop() -> ps.App:
-    """Users by name, who may do something to the process that counts them."""
+    """Return an app of users by name. Some names stop or kill the process that maps them."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts", tombstones=10)
 
@@ -53,14 +53,14 @@ def shop() -> ps.App:
 
 
 def lines_of(docs: list[dict[str, Any]], start: int) -> SpoutBatch:
-    """These documents as a spout gives them, an offset each."""
+    """Return these documents as a batch of a spout, with an offset each."""
     lines = [json.dumps(doc).encode() for doc in docs]
     return SpoutBatch(TableBatch(lines), "a", start, start + len(docs), note=b"n", unit="a, line")
 
 
 @contextmanager
 def held(store: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the store."""
+    """Start another process that holds the store."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.remote.holding", str(store), *befalls],
         stdin=subprocess.PIPE,
@@ -75,7 +75,7 @@ def held(store: Path, *befalls: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def befall(when: str, operation: str) -> None:
-    """Be killed in the operation of this name."""
+    """Kill this process in the operation of this name."""
     done = OPERATIONS[operation]
 
     def killed(*_: Any) -> None:

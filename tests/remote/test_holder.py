@@ -1,4 +1,4 @@
-"""Work handed over to the process that holds the store: the same as done here, and what befalls that process."""
+"""Writes sent to the holder of the store have the effect of local writes. Tests of the socket and of permissions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHORT = 0.3
 
 
 def work(to: StoreWriter) -> list[Counts]:
-    """Everything that a writer can do."""
+    """Do everything that a writer can do. Return the counts."""
     out = [
         to.put("users", DOCS[0]),
         to.put("users", b'{"id": 1, "name": "Joe", "ts": 1}'),
@@ -64,7 +64,7 @@ def work(to: StoreWriter) -> list[Counts]:
         with pytest.raises(ps.UnknownName) as unknown:
             wrong()
         assert unknown.value.nearest == "users"
-    assert to.compact().tombstones == 1  # that of 4; those of 3 and 8 were put again
+    assert to.compact().tombstones == 1  # the tombstone of 4; documents 3 and 8 were put again
     return out
 
 
@@ -241,7 +241,7 @@ def test_an_engine_that_is_dropped_takes_its_socket_along(store_path: Path) -> N
     connection.close()
 
 
-# -- who may
+# -- permissions
 
 
 def test_another_user_is_refused(store_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_another_user_is_refused(store_path: Path) -> None:
 
 @contextmanager
 def impostor(store: Path, *says: Any) -> Iterator[None]:
-    """Something else that owns a store and listens there, and says this to who comes."""
+    """Take the lock of the store without an engine, and send these messages to every client."""
     with WriterLock(store):
         sock = socket_wire.listen(str(store))
 
@@ -327,7 +327,7 @@ def test_a_fault_of_the_holder_is_told_as_one(store_path: Path, caplog: pytest.L
 
 
 def test_memory_is_taken_as_a_message_arrives() -> None:
-    """A length alone takes none, however large the message that it announces."""
+    """The length of a message allocates no memory, however large the announced message is."""
     one, other = socket.socketpair()
     with one, other:
         one.sendall(struct.pack(">I", 200 << 20) + b"x" * 1_000)

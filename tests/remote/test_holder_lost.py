@@ -1,4 +1,4 @@
-"""What befalls a process that works for another one: it is stopped, killed, closed; and the one it works for goes."""
+"""Accidents of a holder during a client's call: it is stopped, killed or closed, or the client ends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.remote import server, socket_wire
 from tests.remote.holding import DOCS, held, lines_of, shop
 from tests.waiting import PATIENCE
 
-SHORT = 0.3  # seconds that a stopped process is waited for; one that runs is given more
+SHORT = 0.3  # seconds to wait for a stopped process; a running one gets more
 _BEATS = 12
 
 
 def kill(name: str) -> dict[str, Any]:
-    """A document that befalls whoever maps it, but this process."""
+    """Return a document that stops or kills any process that maps it, except this one."""
     return {"id": 99, "name": name, "ts": 99, "by": os.getpid()}
 
 
@@ -32,7 +32,7 @@ def load(to: StoreWriter, doc: dict[str, Any]) -> Any:
     return [counts for _, counts in to.load("users", [lines_of([doc], 0)])]
 
 
-# Each operation, with what the store has of its one document or deletion once it is done.
+# Each operation, with the expected state of its document or deletion after it.
 OPERATIONS: dict[str, tuple[str, Callable[[StoreWriter, dict[str, Any]], Any]]] = {
     "put": ("take", lambda to, doc: to.put("users", doc)),
     "put_many": ("take", lambda to, doc: to.put_many("users", [doc])),
@@ -135,7 +135,7 @@ def test_a_batch_that_a_stopped_holder_does_not_take_is_not_waited_for(
 
 
 def test_a_holder_that_is_busy_is_waited_for(store_path: Path) -> None:
-    """Each sign of life begins the wait anew, however many come."""
+    """Each sign of life restarts the wait, however many arrive."""
     beats, waits, enough = 0, set[float | None](), threading.Event()
     receive = socket_wire.Wire.receive
 

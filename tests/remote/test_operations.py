@@ -15,8 +15,8 @@ from penstock.remote.operation_writer import OperationWriter
 from penstock.remote.operations import OPERATIONS, Operation
 
 _OF_PARTITIONS = ALL_OPERATIONS.keys() - OPERATIONS.keys()
-_WRAPPED = {"memory", "alive"}  # they call no method of their name
-_SHAPED = {"load", "repair"}  # they get one batch, or arguments as a list
+_WRAPPED = {"memory", "alive"}  # no method has their name
+_SHAPED = {"load", "repair"}  # they get one batch, or a list of arguments
 
 
 def parameters(method: Callable[..., Any]) -> set[str]:

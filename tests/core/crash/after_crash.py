@@ -1,8 +1,8 @@
-"""What must hold of a store whose writer was killed.
+"""Check a store whose writer was killed.
 
-The store says itself how far it came (the committed offset). Then: all that was acknowledged is in, and at most the one
-batch in flight more; documents and views are exactly those of the batches up to there; the views are a recompute of the
-stored documents; and going on from there ends in the content of a writer that was never killed.
+The committed offset of the store gives the number of stored batches. All acknowledged batches are stored, and at most
+the one batch in flight more. Documents and views are exactly those of these batches. A recomputation of the stored
+documents gives the same views. A writer that continues there reaches the content of a writer that was never killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(path: Path, durability: str, batches: int, size: int, under: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """A writer in a process of its own, from an empty store, perhaps under a tracer."""
+    """Start a writer in its own process on an empty store, perhaps under a tracer."""
     program = [
         sys.executable,
         "-m",
@@ -37,14 +37,14 @@ def start(path: Path, durability: str, batches: int, size: int, under: tuple[str
 
 
 def acknowledged(said: str) -> int:
-    """The last number in what the writer said; 0 if it was none. A line cut by the kill was not said."""
+    """Return the last acknowledged number in the writer's output, or 0. Ignore a line that the kill cut off."""
     whole = said[: said.rfind("\n") + 1].split()
     return int(whole[-1]) if whole and whole[-1] != "open" else 0
 
 
 @lru_cache(maxsize=4096)
 def model_after(batches: int, size: int) -> Model:
-    """The oracle after so many batches."""
+    """Return the oracle's model after this number of batches."""
     model = SHOP.model()
     for number in range(batches):
         model.ingest(list(writer.records(number, size)), writer.SOURCE, number + 1)
@@ -53,7 +53,7 @@ def model_after(batches: int, size: int) -> Model:
 
 @lru_cache(maxsize=64)
 def digest_after(batches: int, size: int) -> str:
-    """The digest of a store in memory after so many batches."""
+    """Return the digest of a store in memory after this number of batches."""
     with ps.open(SHOP.app(), None) as engine:
         for _ in writer.write(engine, 0, batches, size):
             pass
@@ -61,7 +61,7 @@ def digest_after(batches: int, size: int) -> str:
 
 
 def check_store(path: Path, said: str, batches: int, size: int) -> int:
-    """Everything that must hold; gives the number of batches that were in."""
+    """Check a store after a kill. Return the number of stored batches."""
     least = acknowledged(said)
     with ps.open(SHOP.app(), path, limits=TINY) as engine:
         with engine.snapshot() as snap:
@@ -77,7 +77,7 @@ def check_store(path: Path, said: str, batches: int, size: int) -> int:
 
 
 def check_puts(path: Path, said: str) -> int:
-    """The same for a writer of single documents by tickets: what is in is what was put first, without a gap."""
+    """Check a store of single documents put with tickets: the stored ones are the first, without a gap."""
     least = acknowledged(said)
     with ps.open(SHOP.app(), path, limits=TINY) as engine:
         with engine.snapshot() as snap:

@@ -1,13 +1,13 @@
-"""The process whose commits are counted: at each it leaves an image of its store, or it is killed there.
+"""A process that counts its commits. At each it copies its store as an image, or it is killed there.
 
-    python -m tests.core.crash.crash_points PATH BATCHES SIZE          writes; says of each commit what an image says
-    python -m tests.core.crash.crash_points PATH BATCHES SIZE 7 180 …  writes anew for each of these, killed there twice
+    python -m tests.core.crash.crash_points PATH BATCHES SIZE          writes; prints a line for each side of a commit
+    python -m tests.core.crash.crash_points PATH BATCHES SIZE 7 180 …  writes again for each commit, killed on each side
 
-It puts the batches of `crash_writer` into an empty store. Points are the commits of the store, counted from 1: that of
-the catalog, of the epoch, of a batch, of a step of folding or compacting. What a process that is killed leaves is what
-the kernel has of its files, so an image, a copy of the file at that moment, is what a kill would leave; that they are
-the same to the byte is what the second form is for. Both run with one seed for the store, and without syncing, which is
-for the death of the machine, not of a process.
+It puts the batches of `crash_writer` into an empty store. Points are the commits of the store, counted from 1. They
+store the catalog, the epoch, a batch, or a step of an index fold or of compaction. A killed process leaves the bytes
+that the kernel has of its files. So an image, a copy of the file at that moment, is the result of a kill. The second
+form proves that both are equal to the byte. Both forms run with one seed for the store. They run without syncs, because
+a sync protects from the death of the machine, not of a process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILE = "data.mdb"
 
 
 class Counted:
-    """Counts commits, and calls `at` with the number, the side and the kind of each."""
+    """Count commits, and call `at` with the number, the side and the kind of each."""
 
     def __init__(self, at: Callable[[int, str, str], None]) -> None:
         self.at = at
@@ -47,7 +47,7 @@ class Counted:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """While commits are counted."""
+        """Count commits in this context."""
         with ExitStack() as stack:
             for owner, name in ((DocumentLog, "fold_step"), (DocumentLog, "compact_step")):
                 stack.enter_context(mock.patch.object(owner, name, self._named(getattr(owner, name), name)))
@@ -74,7 +74,7 @@ class Counted:
 
 @contextmanager
 def unsynced() -> Iterator[None]:
-    """LMDB without syncing: a process that dies takes nothing with it that the kernel has."""
+    """Open LMDB without syncs. A process that dies loses no bytes that the kernel has."""
     real = lmdb.open
 
     def opened(*args: Any, **options: Any) -> Any:
@@ -86,7 +86,7 @@ def unsynced() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Writing:
-    """What is written: the app, its batches from one number to another, and what holds while they are."""
+    """A workload: its app, a function that writes a range of batches, its limits, and the context for the run."""
 
     app: Callable[[], ps.App]
     write: Callable[[Any, int, int, int], Iterator[int]]
@@ -100,7 +100,7 @@ SHOPPING = Writing(SHOP.app, writer.write, TINY)
 def run(
     path: Path, batches: int, size: int, at: Callable[[int, str, str], None], what: Writing = SHOPPING
 ) -> Iterator[int]:
-    """Write from an empty store on; gives the number of each batch that is acknowledged."""
+    """Write from an empty store. Yield the number of each acknowledged batch."""
     with (
         what.under(),
         unsynced(),
@@ -112,7 +112,7 @@ def run(
 
 
 def with_images(path: Path, batches: int, size: int, what: Writing) -> None:
-    """Write to the end; each image that differs from the last is left beside it, named by its first point."""
+    """Write to the end. Copy each image that differs from the last one, and name it by its first point."""
     done, last, name = 0, b"", ""
 
     def image(point: int, side: str, kind: str) -> None:
@@ -129,7 +129,7 @@ def with_images(path: Path, batches: int, size: int, what: Writing) -> None:
 
 
 def with_kill(path: Path, batches: int, size: int, where: tuple[int, str], what: Writing) -> None:
-    """Write until this point, and be killed there."""
+    """Write until this point, and kill the process there."""
 
     def kill(point: int, side: str, _: str) -> None:
         if (point, side) == where:
@@ -140,12 +140,12 @@ def with_kill(path: Path, batches: int, size: int, where: tuple[int, str], what:
 
 
 def killed_at(path: Path, point: int, side: str) -> Path:
-    """The store of the process that is killed there."""
+    """Return the path of the store whose process is killed at this point."""
     return path.with_name(f"{path.name}-killed-{point}-{side}")
 
 
 def main(path: Path, batches: int, size: int, points: list[int], what: Writing = SHOPPING) -> None:
-    """Leave images, or be killed at points, each time in a fork."""
+    """Write images, or kill a fork of this process at each point."""
     if not points:
         with_images(path, batches, size, what)
     for where in [(point, side) for point in points for side in (BEFORE, AFTER)]:

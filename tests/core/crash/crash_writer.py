@@ -1,10 +1,10 @@
-"""The process that is killed: it puts numbered batches into a store and says each number once it is durable.
+"""The process that is killed: it puts numbered batches into a store and prints each number once the batch is durable.
 
     python -m tests.core.crash.crash_writer PATH DURABILITY FIRST BATCHES SIZE
 
-A batch is a function of its number alone, so whoever reads the store afterwards knows what must be in it. Every batch
-is one transaction: documents of two tables, deletions, late records, and the offset after it.
-With SIZE 0 the numbers are single documents, put one after the other by tickets, acknowledged in order.
+Each batch depends on its number alone, so a reader of the store can compute the expected content. Every batch is one
+transaction: documents of two tables, deletions, late records, and the offset after it. With SIZE 0 the numbers are
+single documents. The process puts them with tickets and acknowledges them in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEYS = 60
 
 
 def records(number: int, size: int) -> Iterator[Record]:
-    """The records of one batch, deterministic by its number."""
+    """Yield the records of one batch, as a function of its number."""
     choose = Random(number)
     for _ in range(size):
         key, name = choose.randrange(KEYS), choose.choice(NAMES)
@@ -43,24 +43,24 @@ def records(number: int, size: int) -> Iterator[Record]:
 
 
 def batch(number: int, size: int) -> list[ps.Record]:
-    """The same for the engine."""
+    """Return the records of one batch in the form of the engine."""
     return [ps.Record(r.table, r.key, r.doc, ts=r.ts, offset=r.offset) for r in records(number, size)]
 
 
 def write(engine: Any, first: int, batches: int, size: int) -> Iterator[int]:
-    """Put batches; gives each number when the batch is acknowledged."""
+    """Put batches. Yield each number when the batch is acknowledged."""
     for number in range(first, batches):
         engine.ingest(batch(number, size), source=SOURCE, resume=number + 1)
         yield number + 1
 
 
 def document(number: int) -> dict[str, Any]:
-    """The document of one ticket."""
+    """Return the document of one ticket."""
     return {"id": number, "name": NAMES[number % 4], "city": NAMES[number % 3], "amount": number / 10, "ts": 1}
 
 
 def write_by_tickets(engine: Any, documents: int) -> Iterator[int]:
-    """Put documents without waiting; gives each number when its ticket is done."""
+    """Put documents without waiting. Yield each number when its ticket is done."""
     waiting: deque[tuple[int, Any]] = deque()
     for number in range(documents):
         waiting.append((number + 1, engine.put("users", document(number))))

@@ -1,9 +1,9 @@
-"""The writer killed just before and just after every commit: of a batch, and of each step of the work between batches.
+"""Kills of the writer just before and after every commit: of batches, and of the steps of work between batches.
 
-A run leaves an image of its store at each of them (`crash_points`). From each image a store is opened: all that was
-acknowledged is in, and at most the one batch in flight more; what it shows, and its digest, are those of an engine that
-put the same batches and was never killed, folded or compacted; and so they are again some batches later. At a sample
-of the points processes are killed in earnest, to see that what they leave is the image.
+A run leaves an image of its store at each of these points (`crash_points`). The test opens a store from each image. All
+acknowledged batches are stored, and at most the one batch in flight more. The content and the digest equal those of an
+engine that put the same batches, but was never killed, folded or compacted. They are equal again some batches later. At
+a sample of the points the test really kills processes, and compares their files with the images.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ KILLED = 6
 
 
 def counted(path: Path, *at: int) -> str:
-    """What `crash_points` says."""
+    """Run `crash_points` and return its output."""
     program = [sys.executable, "-m", "tests.core.crash.crash_points", str(path), str(BATCHES), str(SIZE), *map(str, at)]
     return subprocess.run(program, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @dataclass(frozen=True)
 class Point:
-    """One side of one commit, the batches acknowledged by then, and the image of the store."""
+    """One side of one commit, with the number of acknowledged batches and the image of the store."""
 
     point: int
     side: str
@@ -50,13 +50,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """A whole run: where its images are, and its points in their order."""
+    """A whole run: the folder of its images, and its points in order."""
 
     folder: Path
     points: list[Point]
 
     def images(self) -> dict[str, list[Point]]:
-        """The points by their image: that after a commit is that before the next one."""
+        """Return the points by image. The image after a commit is the one before the next commit."""
         found: dict[str, list[Point]] = {}
         for point in self.points:
             found.setdefault(point.image, []).append(point)
@@ -71,7 +71,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 class Course:
-    """What an undisturbed engine's digest, and the oracle's picture, are after each number of batches."""
+    """The digest of an undisturbed engine, and the oracle's picture, after each number of batches."""
 
     def __init__(self) -> None:
         self.pictures: list[Picture] = []
@@ -86,14 +86,14 @@ class Course:
                     engine.ingest(writer.batch(number, SIZE), source=writer.SOURCE, resume=number + 1)
 
     def check(self, engine: Any, done: int) -> None:
-        """That an engine is where this course was after so many batches."""
+        """Check that an engine equals the undisturbed one after this number of batches."""
         with engine.snapshot() as snap:
             found = self.pictures[done].differences(snap)
         assert not found, "\n".join(found)
         assert engine.digest() == self.digests[done], f"after {done} batches the content is another"
 
     def check_store(self, path: Path, least: int) -> int:
-        """All that must hold of a store whose writer had acknowledged so many batches; how many are in."""
+        """Check a store whose writer had acknowledged `least` batches. Return the number of stored batches."""
         with ps.open(SHOP.app(), path, limits=TINY) as engine:
             with engine.snapshot() as snap:
                 done = snap.sources.get(writer.SOURCE, 0)
@@ -146,7 +146,7 @@ def test_an_image_is_what_a_kill_leaves(whole: Run, store_path: Path) -> None:
 
 
 def test_a_batch_that_was_lost_is_seen(whole: Run, store_path: Path) -> None:
-    """What the checks are for: a store that is behind what was acknowledged, and one that is not what it says."""
+    """Check that the checks find a store without an acknowledged batch, and a store with wrong content."""
     acknowledged = next(point for point in whole.points if point.done == 7)
     older = next(point for point in whole.points if point.done == 5)
     os.makedirs(store_path)

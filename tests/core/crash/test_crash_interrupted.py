@@ -1,7 +1,7 @@
-"""Ctrl-C at any moment of a put: the batch is in or not, and whoever goes on with the engine finds nothing wrong.
+"""Ctrl-C at any moment of a put: the batch is stored or not, and later calls of the engine work.
 
-The interruption is raised as the n-th function of the package returns, for n over the whole put: while records are
-decoded, while rows are written, between the commit and what memory does after it, and in the work between batches.
+The test raises the interruption as the n-th function of the package returns, for n over the whole put. This covers the
+decoder, the writes of rows, the work after the commit, and the work between batches.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ DOCS = [{"id": key, "g": "bc"[key % 2], "gs": ["y"], "v": key + 1} for key in ra
 
 
 class Interrupted(KeyboardInterrupt):
-    """What Ctrl-C raises."""
+    """The exception of Ctrl-C."""
 
 
 def returns(frame: FrameType, event: str, _: Any) -> bool:
-    """A function of the package returns."""
+    """Return True if a function of the package returns."""
     generator = frame.f_code.co_flags & inspect.CO_GENERATOR
-    # Nothing can be raised out of __del__, nor out of what it calls.
+    # Nothing can be raised out of __del__, nor out of the functions that it calls.
     last = any(own is not None and own.f_code.co_name == "__del__" for own in (frame, frame.f_back))
     return event == "return" and not generator and not last and frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def commits(_: FrameType, event: str, function: Any) -> bool:
-    """A commit of LMDB returns: a signal waits while the disk takes the commit."""
+    """Return True if a commit of LMDB returns. A signal waits while the disk takes the commit."""
     return bool(event == "c_return" and function.__name__ == "commit")
 
 
 def interrupted(n: int, call: Callable[[], Any], at: Callable[[FrameType, str, Any], bool] = returns) -> bool:
-    """Interrupt the call at the n-th event of this kind; False if it ended before."""
+    """Interrupt the call at the n-th event of this kind. Return False if the call ended before."""
     left = n
 
     def look(frame: FrameType, event: str, about: Any) -> None:
@@ -64,14 +64,14 @@ def interrupted(n: int, call: Callable[[], Any], at: Callable[[FrameType, str, A
     return False
 
 
-# Documents of every table, one of them held, and work between batches that is due.
+# Documents of every table, with one held document, and work that is due between batches.
 BEFORE = [
     ("users", [user(f"n{key % 3}", 5, key) for key in range(6)]),
     ("plain", [{"id": key, "g": "ab"[key % 2], "gs": ["x", "y"][: key % 3], "v": 1} for key in range(6)]),
     ("plain", [{"id": key, "g": "a", "gs": ["x"], "v": "no" if key == 2 else 7} for key in range(5)]),
     ("patched", [{"id": key, "g": "a", "a": key, "ts": 3} for key in range(3)]),
 ]
-# What touches every document and every group again.
+# Records that change every document and every group again.
 AFTER = [
     ("plain", [{"id": key, "g": "d", "gs": ["y", "z"], "v": 9} for key in range(3, 8)]),
     ("users", [user(f"n{key % 4}", 6, key) for key in range(8)]),
@@ -80,7 +80,7 @@ AFTER = [
 
 
 def put(engine: Any, batches: list[tuple[str, list[Any]]]) -> None:
-    """Put into the engine, or into its model."""
+    """Put batches into the engine, or into its model."""
     for table, docs in batches:
         engine.put_many(table, docs)
 
@@ -115,14 +115,14 @@ def test_interrupted_at_any_moment(tmp_path: Path):
 
 @pytest.mark.parametrize("n", range(len(BEFORE)))
 def test_interrupted_as_a_commit_returns(tmp_path: Path, n: int):
-    """Databases that it made and those that it changed are known to the next snapshot and the next batch."""
+    """The next snapshot and the next batch know the databases that the commit made or changed."""
     with ps.open(WORLD.app(), tmp_path / "store", limits=TINY) as engine:
         both = Beside(engine, WORLD)
         put(engine, BEFORE[:n])
         assert interrupted(1, lambda: put(engine, BEFORE[n : n + 1]), commits)
         table, docs = BEFORE[n]
         with engine.snapshot() as snap:
-            is_in = snap.table(table).get(docs[-1]["id"]) == docs[-1]  # the commit may be of work between batches
+            is_in = snap.table(table).get(docs[-1]["id"]) == docs[-1]  # the commit may belong to work between batches
         put(both.model, BEFORE[: n + is_in])
         both.check()
         for target in (engine, both.model):

@@ -1,4 +1,4 @@
-"""The writer killed at any moment, between and inside batches, and again after it was opened anew."""
+"""Kills of the writer at any moment, in and between batches, and again after it reopened the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCHES = 120
 
 
 def killed(path: Path, durability: str, batches: int, size: int, choose: Random) -> str:
-    """What a writer said before it was killed, some time after it had acknowledged some batch."""
+    """Kill a writer some time after it acknowledged a random batch. Return its output."""
     last = str(choose.randrange(1, 60))
     with after_crash.start(path, durability, batches, size) as process:
         assert process.stdout is not None
@@ -48,7 +48,7 @@ def test_tickets_killed_at_any_moment(store_path: Path, seed: int):
 
 
 def test_the_check_sees_a_lost_batch(store_path: Path):
-    """A planted bug: the writer says one more than it did."""
+    """Plant a bug: the writer acknowledges one batch more than it stored."""
     with after_crash.start(store_path, "sync", 5, 10) as process:
         said, _ = process.communicate()
     assert process.returncode == 0
@@ -58,7 +58,7 @@ def test_the_check_sees_a_lost_batch(store_path: Path):
 
 
 def test_the_check_sees_what_no_batch_had(store_path: Path):
-    """A planted bug: a field that nobody put."""
+    """Plant a bug: the store has a field that no batch put."""
     with after_crash.start(store_path, "sync", 5, 10) as process:
         said, _ = process.communicate()
     with ps.open(SHOP.app(), store_path) as engine:

@@ -1,7 +1,7 @@
-"""The writer killed before every system call by which its store reaches the disk.
+"""Kills of the writer before every system call by which its store reaches the disk.
 
-strace counts the calls of a whole run first; then there is one run for each of them, killed as it enters that call.
-What is written at all is then found before, between and after every write and every sync of a commit.
+strace first counts the calls of a whole run. Then the test runs the writer once for each call, and kills it at that
+call. So the test covers the points before, between and after all writes and syncs of a commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCHES, SIZE = 4, 8
 
 
 def run(path: Path, *tracing: str) -> tuple[int, str]:
-    """A whole run under strace: how it ended, and what it said."""
+    """Run the writer under strace. Return its exit code and output."""
     strace = shutil.which("strace")
     assert strace, "these tests need strace; install it"
     tracer = (strace, "-f", "-qq", "-e", "signal=none", *tracing)
@@ -30,7 +30,7 @@ def run(path: Path, *tracing: str) -> tuple[int, str]:
 
 
 def points(folder: Path) -> Iterator[tuple[str, int]]:
-    """Each call with its number among the calls of its name and thread, in a run that is not killed."""
+    """Yield each call with its number among the calls of the same name and thread, in a run without a kill."""
     trace = folder / "trace"
     code, said = run(folder / "whole", "-o", str(trace), "-e", f"trace={','.join(CALLS)}")
     assert (code, after_crash.acknowledged(said)) == (0, BATCHES)

@@ -1,7 +1,7 @@
-"""The writer of trees killed at every commit: nodes that were only in the log are there again, byte for byte.
+"""Kills of a writer of trees at every commit: the next opening restores the nodes of the node log, byte for byte.
 
-From each image a store is opened: rows and nodes are those of an engine that was never killed, no node has a fault, all
-is what the oracle shows, and so again some batches later.
+The test opens a store from each image. Rows and nodes equal those of an engine that was never killed. No node has a
+fault, and the views equal the oracle's. Some batches later all this holds again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ KILLED = 3
 
 
 def counted(path: Path, *at: int) -> str:
-    """What the writer says."""
+    """Run the writer and return its output."""
     program = [sys.executable, "-m", "tests.core.crash.tree_crash_points", str(path), str(BATCHES), str(SIZE)]
     return subprocess.run([*program, *map(str, at)], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run: where its images are, and by image how many batches were acknowledged then; the last point."""
+    """A run:
+
+    the folder of its images, the acknowledged batches by image, the last point, and the image of each point.
+    """
 
     folder: Path
     images: dict[str, int]
@@ -57,7 +60,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 class Course:
-    """What an engine that nothing disturbs has after each number of batches."""
+    """The content of an undisturbed engine after each number of batches."""
 
     def __init__(self) -> None:
         self.pictures: list[Picture] = []
@@ -74,7 +77,7 @@ class Course:
                     engine.ingest(writer.batch(number, SIZE), source=writer.SOURCE, resume=number + 1)
 
     def check(self, engine: Any, done: int) -> None:
-        """That an engine is where this course was after so many batches."""
+        """Check that an engine equals the undisturbed one after this number of batches."""
         with engine.snapshot() as snap:
             found = self.pictures[done].differences(snap)
         assert not found, "\n".join(found)
@@ -111,7 +114,7 @@ def test_nodes_that_were_behind_survive_every_commit(whole: Run, store_path: Pat
 
 
 def rows_behind(engine: Any, snap: Any) -> tuple[int, int]:
-    """How many rows the log of one view has, and how many nodes are written."""
+    """Return the number of rows in the node log of one view, and the number of written nodes."""
     tree = engine.store.core.views["greatest"].reduce
     assert isinstance(tree, TreeReduce)
     return snap.reader().count(node_log_db(tree.number)), snap.reader().count(nodes_db(tree.number))

@@ -1,10 +1,10 @@
-"""The process that writes trees, whose commits are counted: `crash_points` over views that keep contributions.
+"""The process that writes trees and counts its commits: `crash_points` for views that keep contributions.
 
     python -m tests.core.crash.tree_crash_points PATH BATCHES SIZE          leaves an image of the store at each commit
     python -m tests.core.crash.tree_crash_points PATH BATCHES SIZE 7 18 …   is killed there
 
-Nodes hold two contributions and are written once a few batches are behind. Documents are not folded: what is between
-two commits is trees alone. A batch is a function of its number.
+Nodes hold two contributions. The process writes them after a few batches in the node log. It folds no documents, so two
+commits differ in trees alone. A batch is a function of its number.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.oracle.model import Record
 
 SOURCE = "crash"
 WHOLE = Limits()
-MOST_ITEMS = 60  # some batches are behind before nodes are written
+MOST_ITEMS = 60  # the node log has some batches before nodes are written
 KEPT = ("greatest", "spread", "kept", "listed", "words", "told", "mixed", "over")
 WORLD = World((USERS, PLAIN), tuple(view for view in VIEWS if view.name in KEPT))
 
 
 def records(number: int, size: int) -> Iterator[Record]:
-    """The records of one batch; every sixth takes most documents away."""
+    """Yield the records of one batch. Every sixth batch first deletes most documents."""
     choose = Random(number)
     for key in KEYS if number % 6 == 5 else ():
         if choose.random() < 0.8:
@@ -47,12 +47,12 @@ def records(number: int, size: int) -> Iterator[Record]:
 
 
 def batch(number: int, size: int) -> list[ps.Record]:
-    """The same for the engine."""
+    """Return the records of one batch in the form of the engine."""
     return [ps.Record(r.table, r.key, r.doc, ts=r.ts, offset=r.offset) for r in records(number, size)]
 
 
 def write(engine: Any, first: int, batches: int, size: int) -> Iterator[int]:
-    """Put batches; gives each number when the batch is acknowledged."""
+    """Put batches. Yield each number when the batch is acknowledged."""
     for number in range(first, batches):
         engine.ingest(batch(number, size), source=SOURCE, resume=number + 1)
         yield number + 1

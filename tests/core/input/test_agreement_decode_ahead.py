@@ -1,4 +1,7 @@
-"""Input that a helper decodes beside the writer: the same content, counts and rejections, whatever befalls it."""
+"""Input that a helper process decodes beside the writer: the content, counts and rejections are those without it.
+
+This also holds if the helper is killed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Lines:
         self._odd = odd
 
     def of(self, n: int) -> list[bytes]:
-        """So many."""
+        """Return n lines."""
         return [self._line(i) for i in range(n)]
 
     def _line(self, i: int) -> bytes:
@@ -75,7 +78,7 @@ def app(ts: str | None = "ts", key: str | tuple[str, ...] = "id") -> ps.App:
 
 
 class Watched:
-    """What became of the helpers of a test."""
+    """The helpers of a test, and the number of decoded batches that the writer took from them."""
 
     def __init__(self) -> None:
         self.helpers: list[Helper] = []
@@ -85,7 +88,7 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    """Helpers for short input too, up before the first batch."""
+    """Start helpers for short input too, before the first batch."""
     out = Watched()
     start, columns = Helper.start, DecodeTask.columns
 
@@ -122,7 +125,7 @@ def outcome(definition: ps.App, docs: Any, batch: int) -> tuple[str, ps.Counts]:
 
 
 def alone(definition: ps.App, docs: Any, batch: int) -> tuple[str, ps.Counts]:
-    """The outcome without a helper."""
+    """Return the outcome without a helper."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda pid: {0})
         return outcome(definition, docs, batch)
@@ -207,7 +210,7 @@ def test_a_quick_iterator_is_decoded_beside(watched: Watched, monkeypatch: pytes
 
 
 class Source:
-    """An iterator of lines that tells how many it gave; some take a second, by its own clock."""
+    """An iterator that counts its lines. Some lines take a second, by its own clock."""
 
     def __init__(self, n: int, slow: range) -> None:
         self._lines = iter(Lines(16, 0.0).of(n))
@@ -225,7 +228,7 @@ class Source:
         return line
 
     def given_at_batches(self) -> list[int]:
-        """How many it had given when each batch of 100 was there to be committed."""
+        """Return the number of lines read when each batch of 100 was ready to commit."""
         with ps.open(app(), None) as engine:
             node = engine.store.core.tables["docs"]
             with decode_ahead.helped(batches_of(self, 100), self, node, lambda: self.now) as batches:
@@ -281,7 +284,7 @@ def test_the_helper_ends_when_its_parent_dies(tmp_path: Path) -> None:
         "os.kill(os.getpid(), 9)\n"
     )
     root = Path(__file__).parents[3]
-    # The helper has the same stderr, so that this ends when both have ended.
+    # The helper has the same stderr, so this call returns after both have ended.
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL
     assert done.stderr == b""

@@ -1,4 +1,4 @@
-"""Batches of members that know less than the store: what a fence refuses, and what comes of leaving it out."""
+"""Batches of members with outdated knowledge of the source: the fence refuses them. Without it, records are skipped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def app() -> ps.App:
 
 
 def batch(start: int, keys: Sequence[int], name: str, note: bytes = OLD) -> SpoutBatch:
-    """Records of a member, one for each offset from `start` on."""
+    """Return records of a member, one for each offset from `start`."""
     lines = [json.dumps({"id": key, "name": name}).encode() for key in keys]
     resume = start + len(keys)
     return SpoutBatch(
@@ -35,13 +35,13 @@ def batch(start: int, keys: Sequence[int], name: str, note: bytes = OLD) -> Spou
 
 
 def pin(stood: Remembered | None, offset: int, note: bytes = OLD) -> SpoutBatch:
-    """Where a member says that the source begins."""
+    """Return a batch that sets the offset at which the source begins for a member."""
     start = 0 if stood is None else stood.offset
     return SpoutBatch(TableBatch([]), SOURCE, start, offset, note, again=True, raw=False, fenced=True, stood=stood)
 
 
 def give(engine: ps.Engine, own: SpoutBatch) -> Counts:
-    """Give it as another process would."""
+    """Load the batch in the form in which another process sends it."""
     (counts,) = [counts for _, counts in engine.load("users", [spout_batch_of(spout_batch_data(own))])]
     return counts
 

@@ -1,6 +1,8 @@
-"""A process that follows the feed from the rows that there are, until a view says that it is the end.
+"""A process that follows the feed from the current rows, until the view `end` has a row.
 
-python -m tests.core.reading.follower PATH      prints each change as a JSON array: view, group, old, new, position
+    python -m tests.core.reading.follower PATH
+
+It prints each change as a JSON array: view, group, old, new, position.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Doc = dict[str, Any]
 
 
 def app(later: bool = False) -> ps.App:
-    """The app, or what it changes to: one view that stays, with one on it that changes; others change, come and go."""
+    """Return the app, or its later form: one view stays, the view on it changes, others change, come and go."""
     out = ps.App("followed")
     users = out.table("users", key="id")
     kept = users.view("kept", key="n", reduce=ps.count())
@@ -39,12 +41,12 @@ def app(later: bool = False) -> ps.App:
 
 
 def document(choose: Random) -> Doc:
-    """A version of one of the documents."""
+    """Return a version of a random document."""
     return {"id": choose.randrange(KEYS), "name": choose.choice(NAMES), "n": choose.randrange(12)}
 
 
 def put(engine: ps.Engine, choose: Random) -> None:
-    """A batch of any size, or a deletion."""
+    """Put a batch of any size, or delete a document."""
     if choose.random() < 0.2:
         engine.delete("users", choose.randrange(KEYS))
     else:
@@ -52,13 +54,13 @@ def put(engine: ps.Engine, choose: Random) -> None:
 
 
 def plain(change: ps.Change) -> list[Any]:
-    """A change as JSON can say it."""
+    """Return a change as JSON can write it."""
     old, new = (None if side is ps.ABSENT else side for side in (change.old, change.new))
     return [change.view, change.group, old, new, change.position]
 
 
 def main(path: Path) -> None:
-    """Follow, and print."""
+    """Follow the feed, and print changes."""
     with ps.open(app(), path, readonly=True) as engine:
         for change in engine.changes(follow=True, initial=True):
             print(json.dumps(plain(change)), flush=True)

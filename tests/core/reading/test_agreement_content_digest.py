@@ -1,9 +1,8 @@
-"""Two histories that leave every key the same winning version leave the same content, down to the digest.
+"""Two histories with the same winning version of every key leave the same content, down to the digest.
 
-The second history is the first in another order (where a table has no ts, arrival is the version, so there each key
-keeps its own order), cut into other batches, with some records delivered twice, and as JSON lines instead of dicts.
-In a table with ts no two records of a key have an equal ts: between those, arrival would decide. What a view holds is
-exempt, so every document can be mapped.
+The second history has another order, other batches, some repeated records, and JSON lines instead of dicts. In a table
+without ts, arrival is the version, so each key keeps its order there. In a table with ts, no two records of a key have
+an equal ts, because arrival would decide between them. The law exempts held documents, so every document can be mapped.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.oracle.values import rank
 
 @dataclass(frozen=True)
 class Step:
-    """A document put, or a key deleted with its ts."""
+    """A put document, or a deleted key with its ts."""
 
     table: Table
     key: Any
@@ -38,7 +37,7 @@ class Step:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Step]:
-    """Steps over all tables; a table with ts gives each step its own."""
+    """Draw steps over all tables. Each step of a table with ts has its own ts."""
     steps: list[Step] = []
     moments = draw(st.permutations(range(1, 41)))
     for moment in moments[: draw(st.integers(0, 40))]:
@@ -51,7 +50,7 @@ def histories(draw: st.DrawFn) -> list[Step]:
 
 
 def another_order(steps: list[Step], random: Random) -> list[Step]:
-    """The same steps shuffled; those of a table without ts stay in order key by key. Some with ts come twice."""
+    """Shuffle the steps, but keep the order of each key in tables without ts. Repeat some steps with ts."""
     twice = [step for step in steps if step.table.ts and random.random() < 0.3]
     places = [(random.random(), step) for step in steps + twice]
     queues: dict[Any, list[Step]] = {}
@@ -83,7 +82,7 @@ def run(engine: Any, steps: list[Step], random: Random | None) -> None:
 
 
 def shown(engine: Any) -> dict[str, Any]:
-    """The rows of every view and the documents of every table."""
+    """Return the rows of every view and the documents of every table."""
     with engine.snapshot() as snap:
         docs = {t.name: dict(identities(snap.table(t.name).items())) for t in RICH.tables}
         return docs | {view.name: identities(snap.view(view.name).items()) for view in RICH.views}

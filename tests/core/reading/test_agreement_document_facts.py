@@ -1,4 +1,4 @@
-"""What the store says that views were told of each document, and what the views' rows count: the same, added up."""
+"""The view states that the store gives for each document add up to the rows of the views."""
 
 from __future__ import annotations
 

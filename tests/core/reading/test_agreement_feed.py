@@ -1,4 +1,4 @@
-"""The feed in columns and change by change from stored states: the same changes, of the same types."""
+"""The feed read as columns equals the feed read change by change: the same changes, with the same types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def app() -> ps.App:
 
 
 def one_by_one(core: Core) -> list[Plain]:
-    """The whole feed from the states that its rows hold, each by itself."""
+    """Return the whole feed, each change computed by itself from the states in its row."""
     out: list[Plain] = []
     with Snapshot(core) as snap:
         generations = snap.schema.generations(snap.schema.followed())
@@ -82,7 +82,7 @@ def test_columns_tell_what_states_do(history: list[list[Doc]]) -> None:
 
 
 def many(kind: Any) -> list[list[Doc]]:
-    """A commit of many groups, most of whose results stay, some as values of another type."""
+    """Return commits of many groups. Most results stay equal, some with another type."""
     first = [{"id": i, "g": kind(i), "v": 1 if i % 3 else None} for i in range(300)]
     return [first, [doc | {"v": 1.0 if doc["id"] % 5 else doc["v"]} for doc in first], [{**first[7], "g": kind(-1)}]]
 

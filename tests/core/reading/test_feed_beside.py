@@ -1,4 +1,4 @@
-"""The feed while writers write, tables fold and views are built anew: what was replayed is what the views show."""
+"""The feed beside writers, index folds and builds of views: a replay of its changes gives the rows of the views."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Rows = dict[tuple[str, Any], Any]
 
 
 def rows_of(snap: ps.Snapshot) -> Rows:
-    """All rows of all views."""
+    """Return all rows of all views."""
     return {(name, row.key): row.value for name in snap.schema.views for row in snap.view(name)}
 
 
 def replayed(rows: Rows, changes: Iterator[list[Any]]) -> Rows:
-    """What changes make of rows; each begins where the one before it ended, and none says what was said."""
+    """Apply changes to rows. Each change must begin at the stored row and must change it."""
     out, position = dict(rows), 0
     for view, group, old, new, at in changes:
         assert at >= position, "positions ascend"
@@ -47,7 +47,7 @@ def replayed(rows: Rows, changes: Iterator[list[Any]]) -> Rows:
 
 @contextmanager
 def writing(engine: ps.Engine, seed: int) -> Iterator[None]:
-    """A thread that puts and deletes without a pause."""
+    """Run a thread that puts and deletes without a pause."""
     stop, choose, failed = threading.Event(), Random(seed), []
 
     def run() -> None:
@@ -70,7 +70,7 @@ def writing(engine: ps.Engine, seed: int) -> Iterator[None]:
 
 @pytest.fixture
 def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store; what changes there is not built while it is opened, but by the thread."""
+    """Return a store. The thread builds its changed views, not the opening."""
     monkeypatch.setattr(build, "AT_ONCE", 0)
     choose = Random(1)
     with ps.open(app(), tmp_path / "s", limits=TINY) as engine:
@@ -91,7 +91,7 @@ def test_between_any_two_positions_while_others_write(filled: Path, later: bool)
                 assert replayed(before, changes) == rows
             if position > marks[-1][0]:
                 marks.append((position, rows))
-                del marks[1:-6]  # and the first of all, from before the switch
+                del marks[1:-6]  # keep the first mark, from before the switch
 
 
 def test_another_process_follows_over_migrations(filled: Path) -> None:
@@ -160,7 +160,10 @@ def test_a_follower_that_stays_behind_is_told(place: Path | None) -> None:
 
 
 def test_a_switch_that_the_feed_no_longer_has_is_not_passed_over(filled: Path) -> None:
-    """The rows of what was before are gone with it: who stands before it is told, and not left with what was."""
+    """The feed drops old changes, and the former generation goes with them.
+
+    A reader at such a position gets an error.
+    """
     with ps.open(app(True), filled, limits=TINY) as engine:
         engine.migrate()
         assert engine.store.core.switched is not None

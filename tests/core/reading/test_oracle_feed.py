@@ -1,4 +1,4 @@
-"""The feed of changes: replayed over any snapshot it gives the view, and what it can't give any more it says."""
+"""The changes feed: a replay over any snapshot gives the view, and an expired position raises an error."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seen(engine: ps.Engine) -> tuple[int, dict[str, dict[Any, Any]]]:
 
 
 def replayed(start: dict[str, dict[Any, Any]], changes: Any) -> dict[str, dict[Any, Any]]:
-    """What the changes make of it; each must begin where the one before it ended."""
+    """Apply the changes to the rows. Each must begin at the stored row."""
     out = {view: dict(rows) for view, rows in start.items()}
     done: set[tuple[int, str, Any]] = set()
     position = 0
@@ -111,7 +111,7 @@ def test_it_goes_on_from_initial(before: list[Step], after: list[Step]) -> None:
         following = engine.changes(initial=True, follow=True)
         out: dict[str, dict[Any, Any]] = {view: {} for view in VIEWS}
         rows = sum(map(len, seen(engine)[1].values()))
-        assume(rows)  # a generator begins when it is first asked
+        assume(rows)  # a generator starts at its first `next`
         out = replayed(out, [next(following) for _ in range(rows)])
         for step in after:
             do(engine, step)
@@ -121,7 +121,7 @@ def test_it_goes_on_from_initial(before: list[Step], after: list[Step]) -> None:
 
 
 def seen_position(engine: ps.Engine, before: list[Step]) -> int:
-    """The position after the first part of a history, had from a store that took only that."""
+    """Return the position after the first part of a history, from a store that took only that part."""
     with ps.open(app(), None) as other:
         for step in before:
             do(other, step)
@@ -194,7 +194,7 @@ def test_what_was_not_fed_is_not_passed_over(store_path: Path) -> None:
     put(range(60, 90), 1_000)
     with ps.open(app(), store_path) as engine:
         assert replayed(rows, engine.changes(since=missed)) == seen(engine)[1]
-    put(range(90, 91), 300)  # rows from before are dropped, and are not what it can be followed from
+    put(range(90, 91), 300)  # rows from before are dropped, so no reader can follow from there
     with ps.open(app(), store_path, readonly=True) as reader:
         assert next(reader.changes()).position > missed
         with pytest.raises(ps.PositionExpired):

@@ -1,8 +1,8 @@
-"""What is behind each result, as `why` says it, against all that the oracle was told: over every kind of view.
+"""The contributions behind each result, from `why`, compared with the oracle for every kind of view.
 
-Each view stands here as it is, with its contributions kept, and as a plain index, so that all ways to the same answer
-are compared. Nodes hold two contributions and are written behind a handful at a time; documents can't be taken, go, and
-come back under other groups; segments are folded and compacted between batches.
+Each view appears in three forms: as it is, with kept contributions, and as a plain index. So the test compares all ways
+to the same answer. Nodes hold two contributions, and the node log is written after a few rows. Views hold documents,
+and documents are deleted and return with other groups. Segments are folded and compacted between batches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TREES = (
 
 
 def variants() -> Iterator[View]:
-    """Every view, with its contributions kept where they are not, and as an index."""
+    """Yield every view, a form of it that keeps contributions, and a form as an index."""
     for view in (*RICH.views, *TREES):
         yield view
         yield replace(view, name=f"{view.name}_kept", sources=True)
@@ -57,7 +57,7 @@ WORLD = World(RICH.tables, tuple(variants()))
 
 
 class Told:
-    """How far a scan said that it was."""
+    """The progress reports of a scan."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
@@ -67,7 +67,7 @@ class Told:
 
 
 class Behind:
-    """What the oracle was told, at one moment: by view and group all contributions in the order of their sources."""
+    """The oracle's contributions at one moment, by view and group, in the order of their contribution sources."""
 
     def __init__(self, model: Model) -> None:
         self.views = model.views
@@ -83,7 +83,7 @@ class Behind:
             }
 
     def check(self, snap: ps.Snapshot, choose: Random) -> None:
-        """All of it is what a snapshot says."""
+        """Compare all contributions with those of a snapshot."""
         for name in self.views:
             wanted = list(self.groups[name].values())
             absent = [group for group in ("nobody", (1, 2)) if rank(group) not in self.groups[name]]
@@ -120,7 +120,7 @@ class Behind:
                 assert identity(one.value) == identity(shown), f"{name}, {group!r}: {one}, should be {shown!r}"
 
     def _folds(self, name: str, group: Any, given: list[Given], found: list[ps.Contribution]) -> None:
-        """The values give the result, by the oracle and by the reducers' own `over`."""
+        """Fold the values with the oracle and with the reducers' own `over`, and compare the results."""
         view = self.views[name]
         if view.reduce is None:
             return
@@ -140,13 +140,13 @@ class Behind:
         )
         for field, reducer in shown.items():
             if isinstance(reducer, by.Last) and reducer.by is None:
-                continue  # by ts, which values don't have
+                continue  # by ts, which the values do not contain
             over = OVER[name][field].over([one.value for one in found])
             assert identity(over) == identity(row.result[field] if field else row.result), f"{name}.{field}, {group!r}"
 
 
 def as_shown(view: View, value: Any) -> Any:
-    """What is shown of what a view was told: of a document only the fields that reducers read."""
+    """Return the shown value of a contribution. Of a document it contains only the fields that reducers read."""
     if view.fn or view.value:
         return value
     paths = sorted({path for one in view.reducers for path in (one.field, getattr(one, "by", None)) if path}, key=len)
@@ -165,12 +165,12 @@ def as_shown(view: View, value: Any) -> Any:
 
 
 def identities(found: list[ps.Contribution]) -> list[Any]:
-    """Contributions that compare as they should."""
+    """Return contributions in a form with exact comparison."""
     return [(identity(one.key), one.rank, identity(one.value), one.held) for one in found]
 
 
 def _over() -> dict[str, dict[str, Any]]:
-    """By view and field the reducer of the package."""
+    """Return the package's reducers by view and field."""
     out: dict[str, dict[str, Any]] = {}
     for view in WORLD.app().views():
         assert not any(isinstance(reducer, ReduceFunction) for reducer in view.reducers)
@@ -183,7 +183,7 @@ OVER = _over()
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[tuple[Table, Any, Any]]]:
-    """Batches of documents and deletions: (table, document or None, key or ts)."""
+    """Draw batches of documents and deletions: (table, document or None, key or ts)."""
     ts = draw(st.sampled_from([some.NUMBERS, some.INSTANTS]))
     batches = []
     for _ in range(draw(st.integers(1, 5))):
@@ -200,7 +200,7 @@ def histories(draw: st.DrawFn) -> list[list[tuple[Table, Any, Any]]]:
 
 
 def put(engine: Any, model: Model, batch: list[tuple[Table, Any, Any]]) -> None:
-    """A batch, in both."""
+    """Put a batch into the engine and its model."""
     with engine.batch() as real, model.batch() as wanted:
         for table, doc, more in batch:
             for target in (real, wanted):
@@ -230,10 +230,10 @@ def test_what_is_behind_every_result(batches: list[list[tuple[Table, Any, Any]]]
 
 @pytest.mark.parametrize("seed", range(2))
 def test_from_another_process_and_of_large_groups(seed: int, tmp_path: Path) -> None:
-    """Groups with many times what a node holds, of all kinds of keys, read by an engine that can't write too."""
+    """Compare groups with many nodes and all kinds of keys. A reader that cannot write compares them as well."""
     choose, model = Random(seed), WORLD.model()
     with ExitStack() as stack:
-        if seed:  # nodes are small and written soon, and groups are numbered anew after each block
+        if seed:  # nodes are small and written early, and each block numbers the groups again
             stack.enter_context(small_trees(4, 1 << 20, 30))
             stack.enter_context(mock.patch.object(contribution_search, "MOST_BYTES", 0))
         engine = stack.enter_context(ps.open(WORLD.app(), tmp_path / "state", limits=TINY))
@@ -249,7 +249,7 @@ NAMES = ["Sue", "Sue", "Sue", "Joe", None, 7, some.LONG + "a", some.LONG + "b", 
 
 
 def many(choose: Random) -> tuple[Table, Any, Any]:
-    """A document or a deletion, of many keys and few groups."""
+    """Return a document or a deletion, from many keys and few groups."""
     table = choose.choice(RICH.tables)
     key = choose.choice([choose.randrange(300), f"k{choose.randrange(40)}", (choose.randrange(9), "x"), some.LONG])
     if choose.random() < 0.1 and not isinstance(table.key, tuple):

@@ -1,4 +1,4 @@
-"""Bugs planted in the feed: a story with all that it has to tell finds each, and none where none was planted."""
+"""Bugs planted in the feed: one history with every kind of event finds each, and passes without a planted bug."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.core.reading.test_feed_beside import Rows, replayed, rows_of
 from tests.harness.histories import LastingStore
 from tests.harness.planting import Bug, Edit
 
-KEPT = 60  # changes, at last
+KEPT = 60  # changes that the feed keeps at the end
 
 
 class Story:
-    """A store that many things happen to, and what it showed at times."""
+    """A store with a long history, and its rows at some positions."""
 
     def __init__(self) -> None:
         self.store = LastingStore()
@@ -35,13 +35,13 @@ class Story:
             return snap.position, rows_of(snap)
 
     def some(self, n: int = 6) -> None:
-        """Some batches, and a look."""
+        """Put some batches, and remember the rows."""
         for _ in range(n):
             put(self.engine, self.choose)
         self.marks.append(self.now())
 
     def check(self) -> None:
-        """From each look on the feed leads to what there is, or says that it no longer does."""
+        """Check that the feed leads from each remembered position to the current rows, or reports that it expired."""
         position, rows = self.now()
         oldest = self.core.state.followed
         told = [plain(change) for change in self.engine.changes()]
@@ -54,13 +54,13 @@ class Story:
                 assert replayed(before, (plain(change) for change in self.engine.changes(since=since))) == rows
 
     def run(self) -> None:
-        """All of it."""
+        """Run the whole history."""
         self.some()
         self.repair()
         self.engine.put_many("users", [{"id": 1_000 + i, "name": "Eve", "n": i * 7} for i in range(1_500)])
         self.some()
-        self.engine.put("users", {"id": 7, "name": "Eve", "n": 1 << 70})  # more than a lane holds
-        for key in (5_000, 5_001):  # which have one mean
+        self.engine.put("users", {"id": 7, "name": "Eve", "n": 1 << 70})  # too large for a lane
+        for key in (5_000, 5_001):  # both have the same mean
             self.engine.put("users", {"id": key, "name": "Ida", "n": 4})
         self.some()
         following = self.engine.changes(initial=True)
@@ -80,7 +80,7 @@ class Story:
         assert len(list(self.engine.changes())) <= 2 * KEPT
 
     def repair(self) -> None:
-        """A row that is lost, which no feed tells of, and put right, which it does."""
+        """Lose a row, without a change in the feed, and restore it, with a change."""
         with self.store.write() as writer:
             db = self.core.views["kept"].reduce.db
             key, _ = next(iter(writer.scan(db)))

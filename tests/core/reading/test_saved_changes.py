@@ -1,7 +1,8 @@
-"""Changes of views that are told early: by default the feed and sinks deliver saved changes alone.
+"""Changes of views with early sets: by default the feed and sinks deliver saved changes only.
 
-Histories put documents one at a time. Some puts end after their contributions are at another partition, before their
-batch is saved. A store in memory takes the saved documents alone, and says which results a group ever had.
+Histories put documents one at a time. In some puts the partition ends after another partition stored its early set, but
+before the batch is saved. A store in memory takes the saved documents only. It gives the possible results of each
+group.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NAMES = tuple("abcdef")
 
 
 class History:
-    """A store of several partitions, a model of what is saved, and readers that follow from the beginning."""
+    """A store of several partitions, a model of the saved documents, and readers that follow from the beginning."""
 
     def __init__(self, engine: ps.Engine, choose: Random) -> None:
         assert isinstance(engine.store, PartitionedStore)
@@ -52,7 +53,7 @@ class History:
         self.carry = engine.store.push
 
     def run(self, steps: int) -> None:
-        """Put documents, cut some of them off, and read at any time."""
+        """Put documents, cut some puts off, and read at any time."""
         for i in range(1, steps + 1):
             self.engine.store.push = self.carry if self.choose.random() < 0.5 else lambda: None
             doc = {"id": self.choose.randrange(12), "name": self.choose.choice(NAMES), "v": i, "ts": i}
@@ -69,7 +70,7 @@ class History:
         self.end()
 
     def cut(self, doc: dict[str, Any]) -> None:
-        """Put a document whose partition ends after it has told the other one."""
+        """Put a document whose partition ends after it has sent an early set."""
         member = members(self.engine)[self.engine.store.ranges.of(encode_key(doc["id"]))]
         with cut_off(member):
             try:
@@ -81,14 +82,14 @@ class History:
                 self.save(doc)
 
     def save(self, doc: dict[str, Any]) -> None:
-        """A document is in."""
+        """Put a saved document into the model."""
         self.whole.put("users", doc)
         with self.whole.snapshot() as snap:
             for name, had in self.had.items():
                 had.append(snap.view("names").get(name, ABSENT))
 
     def read(self) -> None:
-        """Each reader reads all that there is for it."""
+        """Let each reader read all its changes."""
         self.saved(self.engine.changes("names", since=self.since))
         first: dict[Any, Any] = {}
         for change in self.engine.changes("names", initial=True):
@@ -101,7 +102,7 @@ class History:
             self.early_since = change.position
 
     def saved(self, changes: Iterator[Change]) -> None:
-        """Changes go from one saved result of a group to a later one."""
+        """Check that changes go from one saved result of a group to a later one."""
         for change in changes:
             had, place = self.had[change.group], self.place[change.group]
             assert had[place] == change.old, f"{change} after {had[place]}"
@@ -110,7 +111,7 @@ class History:
             self.since = change.position
 
     def end(self) -> None:
-        """All readers have what is saved now."""
+        """Check that all readers have the saved rows."""
         now = {name: had[-1] for name, had in self.had.items()}
         assert {name: self.had[name][place] for name, place in self.place.items()} == now
         assert {name: self.early.get(name, ABSENT) for name in NAMES} == now
@@ -118,13 +119,13 @@ class History:
 
 
 def told(seed: int, steps: int = 40) -> int:
-    """One history; how many puts were cut off."""
+    """Run one history. Return the number of puts that were cut off."""
     with placed(), ps.open(shop(), None, partitions=PARTS) as engine:
         history = History(engine, Random(seed))
         try:
             history.run(steps)
         finally:
-            history.engine.store.push = history.carry  # it waits for that when it is closed
+            history.engine.store.push = history.carry  # the close needs it
         return history.hidden
 
 
@@ -134,7 +135,10 @@ def test_readers_get_saved_changes_alone() -> None:
 
 @contextmanager
 def told_and_not_saved(path: Path, image: Path | None = None) -> Iterator[tuple[ps.Engine, str, Any]]:
-    """A store in which one document is saved and the rest of its group is not; the group, and a position before all."""
+    """Make a store that has saved one document, but not the rest of its group.
+
+    Yield the group, and an earlier position.
+    """
     with unsynced(), placed(), ps.open(shop(), path, partitions=2, processes=False) as engine:
         docs, n = crossing(engine)
         engine.put("users", docs[0])
@@ -198,7 +202,7 @@ def owned(engine: ps.Engine, partition: int, keys: Iterable[Any]) -> Iterator[An
 
 
 def pass_on(engine: ps.Engine, sender: int) -> None:
-    """A partition sends its productions to others, and nobody hears of saved batches."""
+    """Send a partition's productions to the others. Nobody learns of saved batches."""
     for other in members(engine)[sender].others:
         owed = members(engine)[sender].owed(other)
         if owed is not None:
@@ -228,7 +232,7 @@ def test_a_view_on_a_view_in_a_third_place_waits_for_the_batch() -> None:
 
 
 def a_span_with_another_early_set() -> None:
-    """A partition takes early sets of two others, and hears that the first batch is not saved."""
+    """A partition takes early sets from two others, and learns that the first batch is not saved."""
     with placed(), ps.open(shop(), None, partitions=3) as engine:
         name = next(owned(engine, 2, map(str, range(100))))
         first, second = (next(owned(engine, place, range(100))) for place in (0, 1))
@@ -330,6 +334,6 @@ def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monke
 
 
 def many(seeds: int) -> None:
-    """So many histories."""
+    """Run this number of histories."""
     for seed in range(seeds):
         told(seed)

@@ -1,4 +1,4 @@
-"""`why` by example: what a contribution shows, what it costs to ask, and what it is beside a writer."""
+"""`why` by example: the contributions that it shows, its reads of the store, and its answers beside a writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.views import ContributionDocuments
 
 
 def shop() -> ps.App:
-    """One table, and views of every kind on it."""
+    """Return an app with one table, and views of every kind on it."""
     app = ps.App("shop")
     orders = app.table("orders", key="id", ts="ts")
     orders.view("n", key="name", reduce=ps.count())
@@ -43,7 +43,7 @@ def shop() -> ps.App:
 
 
 def order(key: Any, name: str = "Sue", amount: Any = 1, ts: int = 1, **more: Any) -> dict[str, Any]:
-    """A document."""
+    """Return a document."""
     return {"id": key, "name": name, "amount": amount, "items": [], "ts": ts, **more}
 
 
@@ -54,7 +54,7 @@ def engine(place: Path | None) -> Iterator[ps.Engine]:
 
 
 def values(found: Sequence[ps.Contribution]) -> list[tuple[Any, int, Any]]:
-    """What contributions say."""
+    """Return the key, rank and value of each contribution."""
     return [(one.key, one.rank, one.value) for one in found]
 
 
@@ -160,7 +160,7 @@ def test_documents_are_read_a_block_at_a_time_and_as_long_as_the_snapshot_is_ope
 
 
 class Counting:
-    """A snapshot of a store that counts what is asked of it."""
+    """A snapshot of a store that counts its reads."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -181,7 +181,7 @@ class Counting:
 
 
 def asked_for(engine: ps.Engine, view: str, *groups: Any) -> list[str]:
-    """What is read of the store to say why."""
+    """Return the reads of the store for `why`."""
     snap: Any
     with engine.snapshot() as snap:
         counting = snap._reader = Counting(snap.reader())
@@ -201,21 +201,21 @@ def test_what_is_kept_costs_the_tree_of_the_group_alone(engine: ps.Engine) -> No
 def test_of_a_large_group_it_costs_the_row_the_log_and_each_level_of_nodes(place: Path | None) -> None:
     with small_trees(32, 1 << 20, 1000), ps.open(shop(), place) as engine:
         engine.put_many("orders", [order(i) for i in range(900)])
-        # Nothing is written to nodes yet: all is in the log.
+        # No nodes are written yet: all is in the log.
         assert asked_for(engine, "kept", "Sue") == ["view", "scan behind", "tree"]
         engine.put_many("orders", [order(1000 + i) for i in range(5_000)])
         engine.put("orders", order(8_000))
         reads = asked_for(engine, "kept", "Sue")
         assert reads[:2] == ["view", "scan behind"]
         assert set(reads[2:]) == {"tree"}
-        assert 4 <= len(reads[2:]) <= 6  # 5,901 contributions: 16 children a node, and 32 in the last ones
+        assert 4 <= len(reads[2:]) <= 6  # 5,901 contributions: 16 children per node, and 32 in the last ones
         with engine.snapshot() as snap:
             assert len(snap.view("kept").why("Sue")) == 5_901
 
 
 def test_where_nothing_is_kept_one_scan_is_for_all_groups(engine: ps.Engine) -> None:
     engine.put_many("orders", [order(i, name=f"n{i}", items=[i]) for i in range(3_000)])
-    asked_for(engine, "spent", "n0")  # what is learnt of the log is learnt once
+    asked_for(engine, "spent", "n0")  # the first call reads the log, and later calls use its result
     one, many = (asked_for(engine, "spent", *(f"n{i}" for i in range(n))) for n in (1, 500))
     assert one == many
     assert "tree" not in one

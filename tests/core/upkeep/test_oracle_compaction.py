@@ -1,7 +1,7 @@
-"""Compacting against the oracle: what is forgotten, what a late record meets after that, and that content stays.
+"""Compaction against the oracle: the tombstones that it forgets, later late records, and the unchanged content.
 
-Random histories of puts and deletions, late ones among them, over every kind of table, on both stores, with compacting
-by steps of a few records, memory dropped and the engine opened again in between.
+Random histories put and delete records of every kind of table, on both stores. Some records are late. Compaction runs
+in steps of a few records. Between steps caches are dropped and the engine is reopened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMITS = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=3.0, entries=50
 
 
 def told(doc: dict[str, Any]) -> Iterator[Any]:
-    """What a function yields has to move with its line."""
+    """Yield a value from a function. Compaction must move it with its line."""
     yield doc["g"], doc.get("v")
 
 
@@ -68,7 +68,7 @@ class History:
         return ps.open(WORLD.app(), self.place, limits=LIMITS)
 
     def ts(self, table: Table) -> Any:
-        """A ts around the present, at times long ago."""
+        """Return a ts near the present, or sometimes long ago."""
         number = self.clock + self.random.choice([0, 0, 1, -1, -5, -9, -30])
         if table.name == "instants":
             return f"2024-01-01T{12 + number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.5Z"
@@ -81,7 +81,7 @@ class History:
         return doc | {"ts": self.ts(table)} if table.ts == "ts" else doc
 
     def step(self) -> None:
-        """One call, compared."""
+        """Make one random call, and compare the results."""
         self.clock += 1
         table = self.random.choice(self.tables)
         key = self.random.randrange(KEYS)
@@ -99,7 +99,7 @@ class History:
         assert counts_of(getattr(self.engine, call)(*args, **options)) == wanted, (call, args)
 
     def compact(self) -> None:
-        """Everything stays but what is forgotten, and that is what the oracle forgets."""
+        """Compact. Only the tombstones that the oracle forgets may go."""
         digest = self.engine.digest()
         tombstones = self.tombstones()
         done = self.engine.compact()
@@ -185,7 +185,7 @@ def test_a_digest_is_that_of_a_store_that_never_had_what_is_forgotten(place: Pat
         old.delete("numbers", 2, ts=94)
         for engine in (old, young):
             engine.put("numbers", {"id": 3, "g": "a", "ts": 100})
-        assert old.digest() != young.digest()  # that of 94 is still remembered
+        assert old.digest() != young.digest()  # `old` still remembers the deletion with ts 94
         young.delete("numbers", 2, ts=94)
         assert old.digest() == young.digest()
         assert old.compact().tombstones == 1
@@ -210,7 +210,7 @@ def test_what_compacting_gives_back(place: Path | None) -> None:
 
 
 def test_others_read_and_write_between_the_steps(place: Path | None) -> None:
-    """A snapshot from before, one of each moment, and puts that come in between see what they should."""
+    """An earlier snapshot, snapshots during the steps, and puts between them all see the right content."""
     with mock.patch.object(compaction, "STEP_RECORDS", 10), ps.open(WORLD.app(), place) as engine:
         for ts in range(4):
             engine.put_many("numbers", [{"id": i, "g": "a", "v": ts, "ts": ts} for i in range(60)], batch=7)

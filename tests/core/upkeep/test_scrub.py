@@ -1,4 +1,4 @@
-"""Scrubs of an open store: they find a bit that turned in a key, keep the result, and stop what builds on damage."""
+"""Scrubs of an open store: they find a flipped bit in a key, keep the result, and stop work that relies on damage."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def folders(path: Path) -> list[Path]:
 
 
 def turn(folder: Path, kind: str) -> tuple[int, int]:
-    """Turn a bit of the last key in a database of a kind, below LMDB, so that it stays the last; its byte and bit."""
+    """Flip a bit of the last key in a database of a kind, below LMDB.
+
+    Return its byte and bit. The key stays the last.
+    """
     data = folder / "data.mdb"
     with Pages(str(folder)) as pages:
         trees = pages.databases(pages.new_marks())
@@ -65,14 +68,14 @@ def turn(folder: Path, kind: str) -> tuple[int, int]:
 
 
 def flip(data: Path, at: int, bit: int = 1) -> None:
-    """Turn a bit of a byte in a file that others map."""
+    """Flip a bit of a byte in a file that others map."""
     with open(data, "r+b", buffering=0) as file:
         old = os.pread(file.fileno(), 1, at)[0]
         os.pwrite(file.fileno(), bytes([old ^ bit]), at)
 
 
 def until(found: Callable[[], bool]) -> None:
-    """Look again and again, for a while."""
+    """Repeat a condition until it is true, with a deadline."""
     pause = threading.Event()
     for _ in range(int(PATIENCE / LOOK)):
         if found():
@@ -83,7 +86,7 @@ def until(found: Callable[[], bool]) -> None:
 
 @contextmanager
 def scrubbed(path: Path, **options: Any) -> Iterator[ps.Engine]:
-    """An engine that scrubs often, once it did so without finding anything."""
+    """Yield an engine that scrubs often, after its first scrub without damage."""
     with ps.open(shop(), path, scrub=OFTEN, **options) as engine:
         until(lambda: engine.status()["scrub"]["ended"] is not None)
         assert engine.status()["scrub"]["damaged"] == []
@@ -104,7 +107,7 @@ def test_a_running_engine_finds_a_turned_key_of_a_view(tmp_path: Path, caplog: p
     with scrubbed(tmp_path) as engine:
         turn(tmp_path, "view:")
         until(lambda: damaged(engine) == [said])
-        engine.put("users", {"id": 100, "name": "Sue"})  # the documents are whole, so the work goes on
+        engine.put("users", {"id": 100, "name": "Sue"})  # the documents are sound, so the work continues
         engine.scrub_once()
         assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
             f"a scrub of {tmp_path} found damage: {said}. The documents are whole, so batches go on"
@@ -147,7 +150,7 @@ def test_damage_that_needs_a_copy_stops_the_work_also_after_a_restart(
         ps.open(shop(), tmp_path)
     with ps.open(shop(), tmp_path, readonly=True) as engine:
         assert damaged(engine) == [said]
-    flip(tmp_path / "data.mdb", at, bit)  # as the copy has it
+    flip(tmp_path / "data.mdb", at, bit)  # as in the copy
     with ps.open(shop(), tmp_path) as engine:
         assert damaged(engine) == []
         engine.put("users", {"id": 100, "name": "Sue"})
@@ -156,7 +159,7 @@ def test_damage_that_needs_a_copy_stops_the_work_also_after_a_restart(
 def test_damage_before_the_first_database_is_damage_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path)
     with scrubbed(tmp_path) as engine:
-        flip(tmp_path / "data.mdb", 16)  # within the magic number of the first meta page
+        flip(tmp_path / "data.mdb", 16)  # in the magic number of the first meta page
         until(lambda: bool(damaged(engine)))
         assert "meta page 0 has a wrong header; restore the store from a copy" in damaged(engine)[0]
         with pytest.raises(StoreDamaged, match="meta page 0"):
@@ -171,7 +174,7 @@ def test_the_opening_of_a_partition_is_refused_too(tmp_path: Path) -> None:
     fill(tmp_path, 200, partitions=2)
     turn(folders(tmp_path)[1], "log:")
     assert damaged_pages_at(str(tmp_path)) == [], "these are whole, and a key is not"
-    for _ in range(2):  # the first one lets go of all locks
+    for _ in range(2):  # the first one releases all locks
         with pytest.raises(StoreDamaged, match=LOST):
             ps.open(shop(), tmp_path, processes=False)
 
@@ -242,7 +245,7 @@ def test_the_rate_is_bounded_and_so_is_a_walk() -> None:
     now[0] += 1.0  # it worked so long
     pace(600, 1000)
     assert pauses == [3.0, 2.0]
-    pace(256, 60_000 * 256)  # a walk that began again, of a large store: ten minutes are the most for it
+    pace(256, 60_000 * 256)  # a restarted walk of a large store: it may take ten minutes at most
     assert pauses[2] == 0.0
     with pytest.raises(ScrubEnded):
         pace(256 + 25_600, 60_000 * 256)

@@ -1,4 +1,4 @@
-"""What a spout delivers goes in as it would by `put_many`, in whatever batches, and each batch exactly once."""
+"""Batches of a spout have the effect of `put_many`, at any size, and each is applied exactly once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def feed(spout: FileSpout | ParquetSpout, limit: int, most: int) -> Iterator[Spo
 def test_a_file_in_any_pieces_is_the_file(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, limits: list[int]
 ) -> None:
-    """The same content, counts and rejections, though it is opened anew after every few batches."""
+    """Content, counts and rejections are those of `put_many`, although the file is reopened after every few batches."""
     path = tmp_path_factory.getbasetemp() / "pieces.jsonl"
     lines = [line(1, 1, 1), *lines, line(1, 1, 1)]
     path.write_text("\n".join(lines) + end, "utf-8")

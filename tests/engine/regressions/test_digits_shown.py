@@ -1,4 +1,4 @@
-"""Ints of more digits than Python writes out, in all that users get: each result and each error can be shown."""
+"""Ints with more digits than Python prints: users can print every result and error that contains them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ GROUPS = (N, "a", ("x", N))
 
 
 def shown(call: Callable[[], Any]) -> None:
-    """Show the result of a call and all in it, or its error, which is one of Penstock or a KeyError."""
+    """Print the result of a call and its parts, or its error. The error is a PenstockError or a KeyError."""
     try:
         found = call()
         if isinstance(found, Iterator):

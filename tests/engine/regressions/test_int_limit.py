@@ -1,4 +1,4 @@
-"""Numbers of too many digits are rejected wherever values come in, before anything is computed with them."""
+"""Numbers with too many digits: every input rejects them before any computation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Product:
 
 
 def app() -> ps.App:
-    """A table with a view by fields, one by a function and one of a user's monoid."""
+    """Return an app with a field view, a function view and a view with a user's monoid."""
     out = ps.App("digits")
     table = out.table("plain", key="id")
     table.view("sums", key="g", reduce=ps.sum("v"))

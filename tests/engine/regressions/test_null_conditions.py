@@ -1,4 +1,4 @@
-"""Conditions on null: the engine, its oracle, and stores that kept the condition of an older version."""
+"""Conditions on null: in the engine, in its oracle, and in stores with conditions of an older version."""
 
 from __future__ import annotations
 

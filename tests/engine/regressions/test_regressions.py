@@ -1,7 +1,7 @@
-"""Named cases of versions, batches and rejections: each is a way in which an engine of this kind goes wrong.
+"""Named cases of versions, batches and rejections: each is a typical error of such engines.
 
-Each runs in memory and on LMDB, beside the oracle; a case says only what happens and, where it is the point, what is
-shown.
+Each case runs in memory and on LMDB, beside the oracle. A case contains the events only, and the expected rows where
+they matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Named cases of what cannot be taken: the document moves on, and the view or the group keeps its last good."""
+"""Named cases of held documents and groups: the document changes, and the view keeps the last accepted emission."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_is_held_survives_reopening(tmp_path: Path):
 
 
 class Reciprocals:
-    """A user's group that can't lift 0."""
+    """A user's group that cannot lift 0."""
 
     zero = 0
 
@@ -82,7 +82,7 @@ def test_a_map_that_changes_its_mind_takes_back_what_it_said(place: Path | None)
 
 
 class Choosy(Reciprocals):
-    """Shows nothing beyond 100."""
+    """A group without a result above 100."""
 
     def result(self, total: int) -> int:
         if total > 100:

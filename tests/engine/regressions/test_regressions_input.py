@@ -1,4 +1,4 @@
-"""Named cases of what is handed over: lines of every form, functions that spoil documents, tickets in turn."""
+"""Named cases of input: lines in every form, functions that change documents, tickets in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMS = ["bytes", "str", "block", "text", "iterator"]
 
 
 def in_form(lines: list[str], form: str) -> Any:
-    """The same lines as users hand them over; an iterator gives them as a file does."""
+    """Return the lines in one of the forms that users pass. The iterator yields them as a file does."""
     text = "\r\n".join(lines) + "\r\n"
     return {
         "bytes": [line.encode() for line in lines],
@@ -46,7 +46,7 @@ def test_blank_lines_are_no_records_and_count_as_lines(both: Beside, form: str):
 
 @pytest.mark.parametrize("before", [0, 40, 3_000])
 def test_white_space_before_a_line_changes_nothing(both: Beside, tmp_path: Path, before: int):
-    """A line has one meaning: alone, after others that a decoder has seen, and in a file."""
+    """A line has the same meaning alone, after other lines of a decoder, and in a file."""
     lines = [f'{{"id": {number}, "g": "a", "gs": []}}' for number in range(before)]
     lines += ['\t{"id": 9001, "g": "b", "gs": []}', ' \r {"id": 9002, "g": "b", "gs": []}', '\x0b{"id": 9003}']
     path = tmp_path / "spaced.jsonl"
@@ -146,7 +146,7 @@ def test_a_function_is_asked_once_of_a_document_that_can_be_taken(place: Path | 
 
 
 class Untold(Exception):
-    """What can't be told as text."""
+    """An exception that has no text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no")

@@ -1,4 +1,4 @@
-"""Named cases of numbers, groups and keys: each is a way in which a value gets lost on its way."""
+"""Named cases of numbers, groups and keys: each shows a value that an engine could lose."""
 
 from __future__ import annotations
 

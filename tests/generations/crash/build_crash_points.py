@@ -1,11 +1,11 @@
-"""A store on its way from one app to another, whose commits are counted: each leaves an image, or it is killed there.
+"""A build from one app to another that counts its commits. At each it leaves an image, or it is killed there.
 
     python -m tests.generations.crash.build_crash_points BASE PATH 7 18 …
 
-copies the store BASE for each of these commits, and is killed there.
+It copies the store BASE for each of these commits, and is killed on both sides of it.
 
-What it does is the same each time: the store is opened under the second app, and batches and steps of building views
-take turns until all is built and what was before is emptied.
+The work is the same each time. The process opens the store with the second app. Batches and steps of the build take
+turns, until the build is complete and the former generations are empty.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.core.crash.crash_points import AFTER, BEFORE, FILE, Counted, killed_a
 from tests.generations.app_pair import SEED, first, second, take
 from tests.harness.worlds import TINY
 
-BEGUN = 12  # batches that are in before the app changes
-STEP = 3  # documents or rows of a step
+BEGUN = 12  # batches before the change of the app
+STEP = 3  # documents or rows per step
 
 
 def batches() -> list[list[Record]]:
-    """What is put: some before the apps change, some between any two steps."""
+    """Return all batches: some come before the change of the app, some between two steps."""
     choose = Random(3)
     out: list[list[Record]] = []
     for ts in range(26):
@@ -46,7 +46,7 @@ def batches() -> list[list[Record]]:
 
 
 def begin(path: Path) -> None:
-    """The store as it is before the app changes."""
+    """Fill the store as it is before the change of the app."""
     with unsynced():
         engine, _ = open_on(first(), open_lmdb(path), TINY, SEED)
         for part in batches()[:BEGUN]:
@@ -55,7 +55,7 @@ def begin(path: Path) -> None:
 
 
 def go_on(path: Path, at: Callable[[int, str, str], None]) -> Iterator[int]:
-    """All that comes after; gives the number of each batch that is in, and calls `at` at both sides of each commit."""
+    """Do all the later work. Yield the number of each stored batch, and call `at` on both sides of each commit."""
     with unsynced(), Counted(at).counting():
         engine, core = open_on(second(), open_lmdb(path), TINY, SEED)
         for number, part in enumerate(batches()[BEGUN:], BEGUN + 1):
@@ -68,7 +68,7 @@ def go_on(path: Path, at: Callable[[int, str, str], None]) -> Iterator[int]:
 
 
 def main(base: Path, path: Path, points: list[int]) -> None:
-    """Be killed at each of these points, each time in a fork."""
+    """Kill a fork of this process at each of these points."""
     for where in [(point, side) for point in points for side in (BEFORE, AFTER)]:
 
         def kill(point: int, side: str, _: str, where: tuple[int, str] = where) -> None:

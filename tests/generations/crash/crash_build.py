@@ -1,7 +1,9 @@
-"""A writer that is killed while views are built: it goes on with both where its store stands, and says how far it is.
+"""A writer that is killed during a build. It continues with batches and build, and prints its offset.
 
-python -m tests.generations.crash.crash_build PATH DOCUMENTS      fills a store under one app
-python -m tests.generations.crash.crash_build PATH DOCUMENTS on   opens it under another, until views are built
+    python -m tests.generations.crash.crash_build PATH DOCUMENTS      fills a store with one app
+    python -m tests.generations.crash.crash_build PATH DOCUMENTS on   opens it with another, until the views are built
+
+With `on`, the build thread may take one step after each batch.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from penstock.engine.calls.store_building import StoreBuilding
 from penstock.generations.build_thread import Turn
 
 BATCH = 50
-KEPT = 1 << 20  # steps that are left once the views are built: the former ones are emptied
-STEP = 128  # documents or rows that are built after each batch, at most
+KEPT = 1 << 20  # steps after the build, which empty the former generations
+STEP = 128  # documents or rows that each step may build after a batch
 SOURCE = "numbers"
 
 
 def document(number: int, keys: int) -> dict[str, Any]:
-    """The document of a place in the source."""
+    """Return the document at an offset of the source."""
     return {"id": number * 7 % keys, "name": f"name{number % 97}", "n": number % 11, "ts": number}
 
 
 def app(later: bool) -> ps.App:
-    """The app that fills the store, or the one that comes later."""
+    """Return the app that fills the store, or the later one."""
     shop = ps.App("shop")
     users = shop.table("users", key="id", ts="ts")
     kept = users.view("kept", key="n", reduce=ps.count())
@@ -47,15 +49,15 @@ def app(later: bool) -> ps.App:
 
 
 def records(start: int, stop: int, keys: int) -> list[ps.Record]:
-    """What the source has at these places."""
+    """Return the records of the source between two offsets."""
     docs = [(number, document(number, keys)) for number in range(start, stop)]
     return [ps.Record("users", doc["id"], doc, offset=number) for number, doc in docs]
 
 
 class Steps:
-    """The steps of building views, of which the thread may take one after each batch.
+    """The steps of a build. The build thread may take one after each batch.
 
-    So the batches before the views are built are counted, however the system deals out its cores.
+    So the number of batches before the end of the build does not depend on the scheduling of threads.
     """
 
     def __init__(self) -> None:
@@ -68,18 +70,18 @@ class Steps:
         return self._step(engine, min(limit, STEP))
 
     def allow(self, steps: int = 1) -> None:
-        """Let the thread take so many more."""
+        """Let the thread take this number of further steps."""
         self._allowed.release(steps)
 
 
 def put(engine: ps.Engine, start: int, stop: int, keys: int) -> None:
-    """Take these places of the source, and say so once it is durable."""
+    """Put the records between two offsets, and print the end once they are durable."""
     engine.ingest(records(start, stop, keys), source=SOURCE, resume=stop)
     print(stop, flush=True)
 
 
 def main(path: Path, keys: int, later: bool) -> None:
-    """Fill a store, or go on with it until its views are built."""
+    """Fill a store, or continue until its views are built."""
     steps = Steps()
     limited = mock.patch.object(StoreBuilding, "build_once", lambda engine, limit: steps.build_once(engine, limit))
     with limited, ps.open(app(later), path, listen=False) as engine:

@@ -1,4 +1,4 @@
-"""Views that are being built survive a kill at every commit, and the store is at last what it would be without one."""
+"""Builds survive a kill at every commit. At the end the store has the content of a build without a kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KILLED = 8
 
 @dataclass(frozen=True)
 class Run:
-    """A store before the app changed, and by side of each commit after that its file and how many batches were in."""
+    """A store before the change of the app, and each later commit: the file on both sides, and the stored batches."""
 
     base: Path
     files: dict[tuple[int, str], bytes]
@@ -106,7 +106,7 @@ def test_an_image_is_what_a_kill_leaves(whole: Run, tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_in_every_commit_goes_on_with_the_next() -> None:
-    """In memory: each commit fails once, and whatever was in memory is gone."""
+    """In memory: each commit fails once, and the caches are lost."""
     parts = points.batches()
     moving = Moving(parts[: points.BEGUN])
     died, done = 0, False
@@ -114,7 +114,7 @@ def test_a_process_that_dies_in_every_commit_goes_on_with_the_next() -> None:
         moving.store.fails_in = 0
         with pytest.raises(Failed):
             moving.open()
-        moving.store.fails_in = 1  # the epoch's
+        moving.store.fails_in = 1  # the commit of the epoch
         with suppress(Failed):
             moving.open()
         moving.store.fails_in = -1
@@ -160,7 +160,7 @@ def test_a_writer_that_is_killed_again_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", [1, 40])
 def test_large_segments_are_told_in_parts(batch: int) -> None:
-    """What functions yielded for a segment is remembered part by part, and read while it is only begun."""
+    """A build stores the emissions of a large segment in parts. Writes read them before they are complete."""
     docs = [{"id": i, "g": "Sue", "tags": ["a", "b"][: i % 3], "v": i} for i in range(40)]
     moving = Moving()
     for a in range(0, 40, batch):

@@ -1,7 +1,8 @@
-"""A refill over partitions, cut off after each of its commits, and at counted steps by the kill of a process.
+"""A refill over partitions: cut off after each commit, or a process is killed at counted steps.
 
 An image of all partitions after a commit is a store whose processes were killed there. Readers of an image see the
-former tables or the new ones, with the sources that belong to them. The next opening shows one of both everywhere.
+former tables or the new ones, with the sources that belong to them. The next opening shows either the former or the new
+tables in all partitions.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BEFORE, NOW = {SOURCE: 10}, {SOURCE: 50}
 
 @dataclass(frozen=True)
 class Image:
-    """A store after a commit of this kind, of which so many partitions have switched."""
+    """A store after a commit of this kind, and the number of partitions that have switched."""
 
     path: Path
     kind: str
@@ -48,7 +49,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Cut:
-    """The images of one refill, with the store that it took over, and content and position from before and after."""
+    """The images of one refill, the store that it took over, and content and position from before and after it."""
 
     images: list[Image]
     fresh: Path
@@ -65,7 +66,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def live_at(path: Path, parts: int = PARTS, processes: bool = False) -> Any:
-    """A store with documents of before a refill, the refill begun, and documents since; the seed of the other store."""
+    """Return a live store with documents from before a refill."""
     live: Any = ps.open(shop(), path, partitions=parts, processes=processes)
     live.put_many("users", docs(0, 20, "old"))
     live.put_many("orders", [{"id": 1, "amount": 7}])
@@ -74,7 +75,7 @@ def live_at(path: Path, parts: int = PARTS, processes: bool = False) -> Any:
 
 
 def begun(live: Any, folder: Path) -> str:
-    """Begin a refill, and put documents since; the folder of the other store."""
+    """Begin a refill and put more documents. Return the folder of the other store."""
     seed = live.begin_refill(["users"], described(shop()))
     live.put_many("users", SINCE)
     live.settle()
@@ -82,7 +83,7 @@ def begun(live: Any, folder: Path) -> str:
 
 
 def everything(engine: Any) -> Any:
-    """All documents and rows that readers see, with the sources and how many records were rejected."""
+    """Return all documents and rows that readers see, the sources, and the number of rejected records."""
     with engine.snapshot() as snap:
         users = sorted((row.key, row.value["name"]) for row in snap.table("users"))
         sources, rejected = snap.sources, engine.status()["tables"]["users"]["rejected"]
@@ -90,7 +91,7 @@ def everything(engine: Any) -> Any:
 
 
 def cut(folder: Path) -> Cut:
-    """Refill a store, and leave an image after each commit that changes it."""
+    """Refill a store, and copy an image after each commit that changes it."""
     path, images, switched = folder / "live", list[Image](), 0
     with placed(), live_at(path) as live:
         fresh = begun(live, folder / "fresh")
@@ -121,7 +122,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Cut:
 
 
 def must_read(of: Cut, image: Image) -> None:
-    """Readers see all of it or nothing, and the feed shows the switch with the new rows."""
+    """Check that readers see all of the refill or nothing, and that the feed shows the switch with the new rows."""
     with ps.open(shop(), image.path, readonly=True) as engine:
         new = image.switched == PARTS
         assert everything(engine) == of.rows[new]
@@ -134,7 +135,7 @@ def rows_of(seen: Any) -> dict[tuple[str, Any], Any]:
 
 
 def must_end(of: Cut, image: Image, path: Path, fresh: Path) -> None:
-    """The next opening has the new content if a partition switched; otherwise the refill may be run again."""
+    """Check that the next opening has the new content if a partition switched. Otherwise run the refill again."""
     shutil.copytree(image.path, path)
     with ps.open(shop(), path, processes=False) as parts:
         assert isinstance(parts.store, PartitionedStore)
@@ -159,7 +160,10 @@ def must_end(of: Cut, image: Image, path: Path, fresh: Path) -> None:
 
 
 def strays(core: Any) -> list[str]:
-    """The databases with rows, and the marks of logs, that no entry of the catalog has, but for rows of the feed."""
+    """Return the databases with rows, and the marks of logs, without an entry in the catalog.
+
+    Ignore rows of the feed.
+    """
     numbers = {entry.number for entry in core.catalog.entries.values()}
     with core.store.read() as reader:
         found = [key.decode() for key, _ in reader.scan(META) if key.startswith(b"log:")]
@@ -190,7 +194,7 @@ STEPS = ("carry", "ready", "switch")
 
 
 def test_a_partition_that_is_killed_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refill fails, and nothing of it is seen. Once all are ready, it goes on."""
+    """The refill fails, and readers see nothing of it. Once all partitions are ready, it succeeds."""
     plain, kill = PartitionProcess.repair, ""
 
     def repair(self: PartitionProcess, do: str, *what: Any) -> Any:
@@ -235,7 +239,7 @@ def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
             return refill_step(core, do, *what)
 
         monkeypatch.setattr("penstock.recovery.repair.repair_steps.refill_step", step)
-        monkeypatch.setattr(Engine, "_build_on", lambda self: None)  # which would finish it
+        monkeypatch.setattr(Engine, "_build_on", lambda self: None)  # it would finish the refill
         before = everything(live)
         with pytest.raises(ps.StoreFull):
             live.refill(fresh)

@@ -1,4 +1,4 @@
-"""A switch of views over partitions, cut off after each of its commits; and bugs planted in it, which are found.
+"""A switch of views over partitions, cut off after each of its commits. Tests must find the bugs planted in it.
 
 An image of all partitions after a commit is a store whose processes were killed there. Readers of an image see one
 generation of every view, and the feed shows the switch only with the other generation.
@@ -40,7 +40,7 @@ MORE = documents(Random(12), 20, 2)
 
 @dataclass(frozen=True)
 class Image:
-    """A store as it was left after a commit of this kind."""
+    """A store as a commit of this kind left it."""
 
     path: Path
     kind: str
@@ -49,7 +49,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Switched:
-    """The images of one switch, with the position, rows and digest from before it."""
+    """The images of one switch, with the position, rows and digest from before it and the digest after it."""
 
     images: list[Image]
     since: Any
@@ -58,13 +58,13 @@ class Switched:
     became: str
 
     def begun(self) -> str:
-        """The digest once all partitions began to build: without what functions of these views yielded."""
+        """Return the digest after all partitions began to build. It lacks the emissions of these views' functions."""
         with ps.open(second(), self.images[PARTS - 1].path, readonly=True) as engine:
             return engine.digest()
 
 
 def migrated(folder: Path) -> Switched:
-    """Fill a store under the first app and open it with the second; leave an image after each commit of the switch."""
+    """Fill a store with the first app and open it with the second. Copy an image after each commit of the switch."""
     with unsynced(), small_trees(), placed():
         return _migrated(folder)
 
@@ -104,24 +104,24 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Switched:
 
 
 def copied(path: Path, to: Path) -> Path:
-    """The image in another folder, to be written."""
+    """Copy the image to another folder for writes."""
     shutil.copytree(path, to)
     return to
 
 
 def catalogs(parts: ps.Engine) -> list[Catalog]:
-    """The catalogs of all partitions."""
+    """Return the catalogs of all partitions."""
     assert isinstance(parts.store, PartitionedStore)
     return [core.catalog for core in parts.store.reading.cores]
 
 
 def base(of: Switched) -> dict[tuple[str, Any], Any]:
-    """All rows from before, by view and group."""
+    """Return all rows from before the switch, by view and group."""
     return {(view, row[0]): row[1] for view in OLD for row in of.rows[view]}
 
 
 def must_read(of: Switched, image: Image) -> Any:
-    """Readers see one generation, as the number of partitions that switched says; the position that they see."""
+    """Check that readers see the generation that the number of switched partitions implies. Return their position."""
     with ps.open(second(), image.path, readonly=True) as engine, engine.snapshot() as snap:
         changes = list(engine.changes(since=of.since))
         if image.switched < PARTS:
@@ -139,7 +139,7 @@ def must_read(of: Switched, image: Image) -> Any:
 
 
 def must_end(of: Switched, image: Image, at: Any, path: Path) -> None:
-    """The next opening finishes the switch, and a reader that follows from before or between misses nothing."""
+    """Check that the next opening finishes the switch. A reader that follows from before or between misses nothing."""
     with ps.open(second(), copied(image.path, path), processes=False) as parts:
         parts.migrate()
         assert parts.digest() == of.became
@@ -161,7 +161,7 @@ def test_each_image_shows_one_generation_and_the_next_opening_ends_it(once: Swit
 
 
 def must_turn(of: Switched, image: Image, path: Path) -> None:
-    """An opening with another app finishes the switch first, and then begins to build for that app."""
+    """Check that an opening with another app finishes the switch first, and then begins to build for that app."""
     with pytest.MonkeyPatch.context() as m:
         m.setattr(PartitionedBuilding, "begin", lambda self: None)
         with ps.open(first(), copied(image.path, path), processes=False) as parts, ps.open(second(), None) as whole:
@@ -292,7 +292,7 @@ def test_a_planted_bug_is_found(
 
 
 def must_hold(of: Switched, folder: Path) -> None:
-    """All that holds of images until the switch is finished."""
+    """Check all images until the switch is finished."""
     for i, image in enumerate(of.images):
         if image.kind != "_finish":
             must_end(of, image, must_read(of, image), folder / f"{i}")

@@ -1,9 +1,10 @@
-"""What a check of a large store takes: seconds and memory, while a writer goes on beside it.
+"""Measure the time and memory of a check of a large store, beside a writer.
 
     python -m tests.recovery.check.check_memory FOLDER DOCUMENTS [fix]
 
-fills a store in the folder unless it is there, and prints what this process has of its own (pages of the map are the
-system's) before the check, and at most during it. The writer of the same process is in that, with what it remembers.
+The command fills a store in the folder, unless the store has the documents already. It prints the anonymous memory of
+this process before the check and the maximum during the check. Pages of the map belong to the system and do not count.
+The writer runs in the same process, so its memory is included.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _BATCH, _PAUSE = 100, 0.02
 
 
 def shop() -> ps.App:
-    """As many groups as there are documents in ten, and one group for all; every way of keeping a view."""
+    """Return an app with one group per ten documents, one group for all, and every kind of view."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     counted = users.view("counted", key="name", reduce={"n": ps.count(), "total": ps.sum("amount")})
@@ -40,13 +41,13 @@ def shop() -> ps.App:
 
 
 def document(i: int, ts: int) -> bytes:
-    """A user as a line."""
+    """Return a user as a JSON line."""
     name, city, amount = f"name{i * 7919 % 100_003}", f"c{i % 1000}", (i * 31 + ts) % 997
     return json.dumps({"id": i, "name": name, "city": city, "amount": amount, "ts": ts}).encode()
 
 
 def fill(path: Path, documents: int) -> None:
-    """So many documents, unless they are there."""
+    """Put the documents, unless the store has them already."""
     with ps.open(shop(), path) as engine:
         if engine.status()["tables"]["users"]["documents"] < documents:
             for a in range(0, documents, 50_000):
@@ -54,13 +55,13 @@ def fill(path: Path, documents: int) -> None:
 
 
 def megabytes() -> int:
-    """What this process has of its own."""
+    """Return the anonymous memory of this process, in megabytes."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) // 1024
 
 
 def main(folder: str, documents: str, *fix: str) -> None:
-    """Fill, check, and print."""
+    """Fill the store, check it and print the measurements."""
     path, n = Path(folder), int(documents)
     fill(path, n)
     with ps.open(shop(), path) as engine:

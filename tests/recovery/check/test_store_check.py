@@ -1,4 +1,7 @@
-"""The check of a store: what is wrong is named, from what to what; what is held or told otherwise is counted apart."""
+"""The check of a store: it reports each fault with the stored and the right value.
+
+It counts documents apart if a view holds them, or if their function yields other values now.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def shop() -> ps.App:
 
 def fill(engine: Any) -> None:
     users = [{"id": i, "name": "SJA"[i % 3] + "ue", "age": i, "ts": 7} for i in range(60)]
-    for i in range(0, 60, 4):  # so that there is an index
+    for i in range(0, 60, 4):  # several batches, so that there is an index
         engine.put_many("users", users[i : i + 4])
     engine.delete("users", 5, ts=8)
 
@@ -94,7 +97,7 @@ def test_a_view_on_damaged_rows_is_fixed_with_them(engine: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["log", "index", "held", "told"])
 def test_a_bit_anywhere_is_found_and_named(kind: str, engine: Any) -> None:
-    engine.put("users", {"id": 70, "name": 7, "age": 1, "ts": 9})  # a function fails on it
+    engine.put("users", {"id": 70, "name": 7, "age": 1, "ts": 9})  # the function fails on this document
     number = engine.store.core.tables["users"].number
     where = {
         "log": log_db(number),

@@ -1,4 +1,4 @@
-"""Groups folded part by part, and all at once: both ways of the oracle agree; a check goes the one for large groups."""
+"""Large groups: the oracle folds them in parts or at once, with equal results. A check folds them in parts."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_a_check_folds_large_groups_part_by_part() -> None:
         engine.put_many("users", [doc for _, doc in documents(KINDS["ints"], 1)])
         assert engine.check().ok
         tell(engine, "listed", [(1, "y", 5)], [])
-        with mock.patch(
-            "penstock.recovery.repair.restatement.Restatement.view"
-        ):  # so that nothing but the oracle sees it
+        with mock.patch("penstock.recovery.repair.restatement.Restatement.view"):  # so that only the oracle sees it
             tell(engine, "all", [(9_000, (), {"v": 2**80, "by": 9})], [])
             damaged = engine.check().damaged
         assert {line.partition(": it shows")[0].rpartition(", ")[2] for line in damaged} >= {"'n'", "'sum'", "'most'"}

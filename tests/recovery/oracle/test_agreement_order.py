@@ -1,4 +1,4 @@
-"""A user's functions get maps with their names in one order, in the engine and in the oracle alike."""
+"""The engine and the oracle pass maps to a user's functions with their names in the same order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.testing import crashtest
 
 
 class Names:
-    """The names of all maps, with their counts. Its result depends on the order of the accumulator."""
+    """A monoid that counts the names of all maps. Its result depends on the order of the accumulator."""
 
     zero: ClassVar[dict[str, int]] = {}
 
@@ -35,12 +35,12 @@ class Invertible(Names):
 
 
 def order(values: list[Any], rereduce: bool) -> list[Any]:
-    """The least order of names."""
+    """Return the smallest order of names."""
     return min(values if rereduce else [list(value) for value in values])
 
 
 def shown(row: Any) -> Iterator[Any]:
-    """A view on a view that depends on the order of its parent's maps."""
+    """Define a view on a view that depends on the order of its parent's maps."""
     yield "/".join(row.value), 1
 
 
@@ -70,7 +70,7 @@ def shop() -> ps.App:
 
 
 def documents(seed: int, n: int) -> list[dict[str, Any]]:
-    """Documents with few different maps, each in several orders of its names."""
+    """Return documents with few different maps, each with its names in several orders."""
     choose, docs = Random(seed), []
     for i in range(n):
         names = choose.sample("zyxab", choose.randrange(1, 4))

@@ -1,7 +1,7 @@
-"""Views that can't take everything: functions and reducers that fail while they are told to.
+"""Views with functions and reducers that fail on demand.
 
-The views have versions, since whether they fail is no part of what they are. The law of their tests: once everything
-is released, content is that of a store in which nothing ever failed.
+The views have versions, because the switch for failures is no part of their definitions. Their tests check one law:
+after the release of everything held, the content equals that of a store without failures.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import penstock as ps
 
 
 class Fails:
-    """Whether functions fail now."""
+    """A switch: functions fail while it is on."""
 
     def __init__(self, now: bool = True) -> None:
         self.now = now
 
 
 class Odd:
-    """A user's group that adds, and fails on odd values while it is told to."""
+    """A user's group that adds. It fails on odd values while the switch is on."""
 
     zero = 0
 
@@ -40,7 +40,7 @@ class Odd:
 
 
 class Longest:
-    """A user's monoid, which fails in the same way."""
+    """A user's monoid that fails in the same way."""
 
     zero = ""
 
@@ -57,7 +57,10 @@ class Longest:
 
 
 def world(fails: Fails, bad: Fails) -> ps.App:
-    """Views of every kind; maps fail for documents that are "bad", reducers of `owed` and `longest` by `fails`."""
+    """Return an app with views of every kind.
+
+    Maps fail for documents that are "bad". The reducers of `owed` and `longest` fail while `fails` is on.
+    """
     app = ps.App("held")
     table = app.table("docs", key="id")
     merged = app.table("merged", key="id", ts="ts", merge="patch")
@@ -104,11 +107,11 @@ VIEWS = ("names", "tree", "index", "lengths", "patches", "sums", "tops", "owed",
 
 
 def rows(engine: ps.Engine, view: str) -> list[tuple[Any, Any, bool]]:
-    """The rows of a view, with what is held of them."""
+    """Return the rows of a view as (group, result, held)."""
     with engine.snapshot() as snap:
         return [(row.key, row.value, row.held) for row in snap.view(view).items()]
 
 
 def shown(engine: ps.Engine, view: str) -> dict[Any, Any]:
-    """The same without what is held."""
+    """Return the result of each group of a view."""
     return {key: value for key, value, _ in rows(engine, view)}

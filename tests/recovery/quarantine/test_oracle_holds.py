@@ -1,7 +1,7 @@
-"""Histories in which much can't be taken: by functions, fields and users' groups, of documents and of rows of views.
+"""Histories in which functions, field views and users' groups fail often, on documents and on rows of views.
 
-Each view below fails on some of what it meets. What it was last told must stand, come back after memory was forgotten
-and the store reopened, and go exactly when it should, down the whole chain of views.
+Each view below fails on some of its input. The last accepted emission must stay in the view, survive lost memory and a
+reopened store, and go exactly when it should. This holds for the whole chain of views.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AMOUNTS = [0, 1, -7, 0.1, 1 << 64, None, Decimal("3.30"), float("nan"), "much", 
 
 
 def picky(row: Any) -> Iterator[Any]:
-    """Of rows of two contributions: an error."""
+    """Fail on rows with two contributions."""
     if row.value["n"] == 2:
         raise ValueError("two")
     yield row.value["n"], row.value["t"]
@@ -38,14 +38,14 @@ def picky(row: Any) -> Iterator[Any]:
 
 
 def sour(row: Any) -> Iterator[Any]:
-    """Of floats: an error."""
+    """Fail on floats."""
     if isinstance(row.value, float):
         raise KeyError(row.key)
     yield (row.key, row.value), row.value
 
 
 def tags(doc: dict[str, Any]) -> Iterator[Any]:
-    """Of −7 an error once all is yielded, of 0 a tuple that is no pair, and of text a value of the wrong kind."""
+    """Fail on −7 after all yields. Yield a tuple that is no pair for 0, and a wrong value for text."""
     for tag in doc.get("tags") or ():
         yield tag, doc.get("amount")
     if doc.get("amount") == -7:
@@ -55,7 +55,7 @@ def tags(doc: dict[str, Any]) -> Iterator[Any]:
 
 
 class Moody(Polynomial):
-    """A group that can't lift 0, and can't tell some of its results."""
+    """A group that cannot lift 0, and cannot compute some of its results."""
 
     def zero(self) -> Any:
         return 0
@@ -95,7 +95,7 @@ WORLD = World(
 
 
 def document(choose: Random, table: Table, ts: int) -> dict[str, Any]:
-    """A document, about half of which some view can't take."""
+    """Return a document. Some view cannot accept about half of them."""
     doc: dict[str, Any] = {"id": choose.choice(KEYS)} | ({"ts": ts} if table.ts else {})
     fields = {"name": NAMES, "amount": AMOUNTS, "org": [{"name": "x"}, {"name": "y"}]}
     doc |= {name: choose.choice(values) for name, values in fields.items() if choose.random() < 0.8}
@@ -103,7 +103,7 @@ def document(choose: Random, table: Table, ts: int) -> dict[str, Any]:
 
 
 def step(choose: Random, engine: Any, model: Any) -> None:
-    """A batch of both, and its counts compared."""
+    """Put a batch into the engine and its model, and compare the counts."""
     with engine.batch() as real, model.batch() as wanted:
         for _ in range(choose.choice([1, 1, 2, 5, 20])):
             table, ts = choose.choice(WORLD.tables), choose.randrange(50)
@@ -119,7 +119,7 @@ def step(choose: Random, engine: Any, model: Any) -> None:
 
 
 def disturb(choose: Random, engine: Any, place: Path | None) -> Any:
-    """Now and then memory is forgotten, or the store opened again; the engine to go on with."""
+    """Sometimes drop the caches or reopen the store. Return the engine to use next."""
     match choose.randrange(8):
         case 0:
             for node in engine.store.core.tables.values():

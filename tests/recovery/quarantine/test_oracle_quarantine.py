@@ -1,7 +1,7 @@
-"""Random histories in which maps and reducers fail by turns, and what is held is retried and dropped meanwhile.
+"""Random histories in which maps and reducers fail at times, with retries and drops of held entries.
 
-When everything is released at the end, content is to the byte that of a store that was only ever given the documents
-that are left, and in which nothing failed.
+After the release of everything held, a second store takes the remaining documents without failures. The content of both
+stores must be equal to the byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Model = dict[str, dict[int, dict[str, Any]]]
 
 
 class History:
-    """A store, and what documents there should be."""
+    """A store, and a model of its documents."""
 
     def __init__(self, path: Path | None, seed: int) -> None:
         self._path = path
@@ -34,10 +34,10 @@ class History:
         self.engine = open_engine(self.app, path, limits=TINY)
         self.model: Model = {"docs": {}, "merged": {}}
         self._ts = 0
-        self._patches = bool(seed % 2)  # without them content is compared to the byte
+        self._patches = bool(seed % 2)  # without patches the content must be equal to the byte
 
     def doc(self, key: int, odd: bool = True) -> dict[str, Any]:
-        """A document; an `odd` one may be what some view can't take."""
+        """Return a document. Some view may fail on an `odd` one."""
         draw = self._draw
         out: dict[str, Any] = {"id": key, "name": draw.choice("abc"), "v": draw.randrange(9), "w": draw.randrange(6)}
         if odd and draw.random() < 0.3:
@@ -47,7 +47,7 @@ class History:
         return out
 
     def step(self) -> None:
-        """Something happens."""
+        """Do one random step."""
         draw, engine = self._draw, self.engine
         match draw.randrange(12):
             case 0 | 1 | 2 | 3:
@@ -83,7 +83,7 @@ class History:
                     self.engine = open_engine(self.app, self._path, limits=TINY)
 
     def asked(self) -> dict[str, Any]:
-        """Some filter of entries."""
+        """Return a random filter of quarantine entries."""
         draw = self._draw
         entries = list(self.engine.quarantine(resting=True))
         match draw.randrange(5):
@@ -98,12 +98,12 @@ class History:
         return {}
 
     def put(self, docs: list[dict[str, Any]]) -> None:
-        """Put into both."""
+        """Put documents into the store and the model."""
         self.engine.put_many("docs", docs)
         self.model["docs"].update((doc["id"], doc) for doc in docs)
 
     def check_held(self) -> None:
-        """What is listed is what is counted, and each row says whether it is held."""
+        """Compare the list of quarantine with the counts of the status and with the rows' `held`."""
         engine = self.engine
         listed = list(engine.quarantine(resting=True))
         assert len({entry.id for entry in listed}) == len(listed)
@@ -120,7 +120,7 @@ class History:
                     assert (entry.key, entry.result, True) in rows(engine, view)
 
     def end(self) -> None:
-        """Everything is released, and content is that of a store in which nothing failed."""
+        """Release everything, and compare the content with that of a store without failures."""
         self.fails.now = self.bad.now = False
         self.put([self.doc(key, odd=False) for key, doc in self.model["docs"].items() if doc["v"] == "many"])
         entries = [e.id for e in self.engine.quarantine(resting=True)]

@@ -1,4 +1,4 @@
-"""Bugs planted in what quarantine does with rejected records: the examples find each."""
+"""Bugs planted in the quarantine of rejected records: the examples find each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quarantine of views that are being built anew: what readers see is listed, and settled once the view is complete."""
+"""Quarantine of views during a build: it lists the entries that readers see, and is settled after the build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Documents that a view can't take and groups that a reducer fails on: listed with why, retried, dropped."""
+"""Documents that a view cannot accept and groups on which a reducer fails:
+
+listed with their error, retried, dropped.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Rejected records: each kept with its source, place, reason and bytes, in the transaction of its batch; then retried,
-or dropped.
+"""Rejected records: the transaction of their batch stores each with its source, place, reason and bytes.
+
+Users retry or drop them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def engine(place: Path | None) -> Any:
 
 
 def plant(engine: ps.Engine, table: str, *docs: Any, ts: Any = None, deletes: tuple[Any, ...] = ()) -> list[str]:
-    """Put records into quarantine that can be taken, as a version of this package with narrower limits left them."""
-    core = engine.store.core  # how else would one be there
+    """Put acceptable records into quarantine, as if an older version with narrower limits had rejected them."""
+    core = engine.store.core  # no public call puts such a record there
     received = [ReceivedRecord.of(doc, ts) for doc in docs] + [ReceivedRecord.of_key(key, ts) for key in deletes]
     first = core.state.quarantined
     core.ready()
@@ -152,7 +153,7 @@ def test_a_long_record_is_kept_whole(engine: ps.Engine) -> None:
 def test_a_record_too_long_for_quarantine_is_refused_to_the_caller(
     engine: ps.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of its batch is acknowledged, so the caller still has it."""
+    """The engine acknowledges nothing of its batch, so the caller still has the record."""
     monkeypatch.setattr(received, "MOST_RECEIVED", 20 << 20)
     long = b'{"id": 1, "text": "' + b"x" * (20 << 20) + b'"}'
     before = engine.status()["position"]
@@ -215,7 +216,7 @@ def test_what_is_kept_survives_reopening_and_memory_in_doubt(store_path: Path) -
         assert entries(engine)[:2] == kept
         engine.drop("r1")
         engine.put(PLAIN, b"d")
-        assert [e.id for e in entries(engine)] == ["r0", "r2", "r3"]  # a number is given once
+        assert [e.id for e in entries(engine)] == ["r0", "r2", "r3"]  # each number is used once
     with ps.open(app(), store_path, readonly=True) as reader:
         assert [e.id for e in entries(reader)] == ["r0", "r2", "r3"]
         with pytest.raises(ps.ReadOnly):
@@ -261,7 +262,7 @@ def test_a_record_is_retried_with_its_own_ts(engine: ps.Engine) -> None:
     assert names(engine, STAMPED) == {"Sue": 1, "Sam": 1, "Mia": 1, "Al": 1}
     assert entries(engine) == []
     assert engine.status()["tables"][STAMPED]["quarantined"] == 0
-    assert engine.status()["tables"][STAMPED]["rejected"] == 0  # these were never counted by this version
+    assert engine.status()["tables"][STAMPED]["rejected"] == 0  # this version never counted these records
 
 
 def test_a_deletion_and_a_patch_are_retried(engine: ps.Engine) -> None:
@@ -334,7 +335,7 @@ def test_a_storm_is_kept_whole_and_told_in_part(place: Path | None) -> None:
 
 
 def test_interrupted_at_any_moment_a_record_is_in_one_place() -> None:
-    """Ctrl-C while records come into quarantine and while they are taken: each is kept, or taken, and never both."""
+    """Interrupt puts and retries with Ctrl-C. Each record is then in quarantine or in its table, never in both."""
     went_in = kept = 0
     for n in range(1, 10_000, 7):
         with ps.open(app(), None) as engine:

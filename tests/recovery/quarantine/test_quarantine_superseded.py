@@ -1,4 +1,4 @@
-"""Rejected records of a table without ts: taken later only if nothing was written for their keys meanwhile."""
+"""Rejected records of a table without ts: a retry applies them only if no later record of their key was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of repairs: a store is damaged, repaired while others write, and held against one that was never damaged."""
+"""Trials of repairs: damage a store, repair it while others write, and compare it with an undamaged one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIEWS = ("counted", "kept", "yielded", "listed", "latest", "patched")
 
 
 def shop() -> ps.App:
-    """Every way of keeping a view, views of views, a function that fails on some documents, a table of patches."""
+    """Return an app with every kind of view, views on views, a function that fails at times, and a patch table."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     counted = users.view("counted", key="g", reduce={"n": ps.count(), "total": ps.sum("v")})
@@ -46,7 +46,7 @@ def shop() -> ps.App:
 
 
 class Trial:
-    """One store, and all that was put into it; `places` are its partitions, or it is one."""
+    """One store and all its input. `places` are its partitions, or the one store."""
 
     def __init__(self, seed: int, partitions: int | None = None) -> None:
         self.choose = Random(seed)
@@ -60,14 +60,14 @@ class Trial:
             self.write()
 
     def document(self) -> dict[str, Any]:
-        """A user: some of the values are such as a function fails on."""
+        """Return a user. A function fails on some of the values."""
         self.ts += 1
         choose = self.choose
         doc = {"id": choose.randrange(30), "g": choose.choice(GROUPS), "v": choose.randrange(9), "ts": self.ts}
         return doc if choose.random() < 0.95 else doc | {"v": "no number"}
 
     def write(self) -> None:
-        """A batch of documents, patches and deletions."""
+        """Put a batch of documents, patches and deletions."""
         choose = self.choose
         with self.engine.batch() as batch:
             for _ in range(choose.choice([1, 3, 12])):
@@ -78,7 +78,7 @@ class Trial:
                 batch.delete("users", choose.randrange(30), ts=self.ts)
 
     def damage(self) -> str:
-        """Any damage: to bytes, to what views count, to what functions are remembered to have yielded."""
+        """Do random damage: to bytes, to contributions, or to remembered emissions of functions."""
         choose, kind = self.choose, self.choose.random()
         place = choose.choice(self.places) if len(self.places) > 1 else self.engine
         if kind < 0.2:
@@ -89,7 +89,7 @@ class Trial:
             view = choose.choice(("counted", "kept", "yielded", "latest"))
             number = choose.choice([5, 50])
             value: Any = {"v": number} if view == "counted" else number
-            with suppress(StoreDamaged):  # it meets another damage
+            with suppress(StoreDamaged):  # it finds other damage
                 tell(place, view, [(choose.choice([3, 4_711]) + 10_000, choose.choice(GROUPS), value)], [])
             done = f"a contribution to {view}"
         else:
@@ -112,7 +112,7 @@ class Trial:
         return done
 
     def right(self) -> None:
-        """Every view is what its documents make of it, those on others too."""
+        """Compare every view with a new store of the same documents, and chained views with their parents' rows."""
         told = self.engine.check().told
         with self.engine.snapshot() as snap, ps.open(shop(), None) as anew:
             for table in ("users", "marks"):
@@ -125,29 +125,27 @@ class Trial:
 
     @contextmanager
     def meanwhile(self) -> Iterator[None]:
-        """Others write whenever a repair scans."""
+        """Write whenever a repair scans."""
         real, most = Shadow.add, iter(range(4))
 
         def add(shadow: Shadow, *sides: Any) -> None:
             real(shadow, *sides)
-            free = (
-                not self.engine.store.state.lock._depth
-            )  # one of several partitions scans once more while nobody writes
+            free = not self.engine.store.state.lock._depth  # with partitions, one scans again while nobody writes
             if len(sides) == 1 and free and next(most, None) is not None:
-                with suppress(StoreDamaged):  # a batch that meets what is damaged is not taken
+                with suppress(StoreDamaged):  # the engine refuses a batch that reads damaged rows
                     self.write()
 
         with mock.patch.object(Shadow, "add", add):
             yield
 
     def spoil(self) -> None:
-        """Writes that meet what is damaged, so that memory has it too; a batch may not be taken."""
+        """Write over damaged rows, so that the caches have the damage too. The engine may refuse such a batch."""
         for _ in range(3):
             with suppress(StoreDamaged):
                 self.write()
 
     def emitted(self) -> dict[Any, Any]:
-        """What functions are remembered to have yielded for each document."""
+        """Return the remembered emissions of `yielded` by document."""
         with self.engine.snapshot() as snap:
             keys = [key for key, _ in snap.table("users").items()]
             return {
@@ -156,7 +154,7 @@ class Trial:
 
 
 def run(seed: int, partitions: int | None = None) -> None:
-    """One trial; an AssertionError says what is not as it should be."""
+    """Run one trial. An AssertionError names the difference."""
     with small_trees():
         trial = Trial(seed, partitions)
         choose, engine = trial.choose, trial.engine
@@ -178,7 +176,7 @@ def run(seed: int, partitions: int | None = None) -> None:
 
 
 def _by_reposts(trial: Trial, emitted: dict[Any, Any]) -> None:
-    """What functions are remembered to have yielded, by posting all documents once more."""
+    """Repair the remembered emissions of functions by a repost of all documents."""
     engine = trial.engine
     engine.restate("users")
     if trial.emitted() != emitted:
@@ -191,20 +189,20 @@ def _by_reposts(trial: Trial, emitted: dict[Any, Any]) -> None:
 
 
 def _of_remembered(trial: Trial) -> None:
-    """What is damaged of what views remember, and of indexes, is named, and made anew by one check."""
+    """Check that one check with `fix` names and repairs damaged emissions and indexes."""
     damaged = trial.engine.check()
     assert damaged.damaged, "a turned bit is named"
     fixed = trial.engine.check(fix=True)
     assert fixed.ok, fixed.damaged
     assert fixed.anew, "what was made anew is said"
-    if trial.engine.check().told:  # of what else was turned
+    if trial.engine.check().told:  # other bits were flipped as well
         with trial.engine.snapshot() as snap:
             docs = [doc for _, doc in snap.table("users").items()]
         trial.engine.repost_many({"users": docs})
 
 
 def _by_check(trial: Trial) -> None:
-    """What a check names is what it fixes."""
+    """Check that a check with `fix` repairs every fault that a check names."""
     wrong = trial.engine.check().wrong
     fixed = trial.engine.check(fix=True)
     assert fixed.ok
@@ -212,7 +210,7 @@ def _by_check(trial: Trial) -> None:
 
 
 def _by_restatement(trial: Trial) -> None:
-    """View by view, while others write; or each group on its own."""
+    """Restate view by view while others write, or each group on its own."""
     choose, engine = trial.choose, trial.engine
     if choose.random() < 0.7:
         trial.spoil()
@@ -223,7 +221,7 @@ def _by_restatement(trial: Trial) -> None:
 
 
 def _end(trial: Trial, done: list[str]) -> None:
-    """Nothing is wrong, whoever is asked."""
+    """Check that every kind of check finds the store sound."""
     engine = trial.engine
     report = engine.check()
     assert report.ok, (done, report.damaged, report.wrong)

@@ -1,4 +1,4 @@
-"""The scan of a view's documents, where some lines of the log are tombstones."""
+"""The scan of a view's documents, with tombstones among the lines of the log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 import penstock as ps
 
-LONG = "x" * 500  # a key that is stored by its hash
+LONG = "x" * 500  # the index stores the hash of this key
 
 
 def ends(doc: dict[str, Any]) -> Iterator[Any]:
-    """Several values a group, so that documents have contributions of several ranks."""
+    """Yield several values per group, so that documents have contributions of several ranks."""
     for group in doc["gs"]:
         yield group, doc["v"]
     yield doc["gs"][0], -doc["v"]

@@ -1,4 +1,4 @@
-"""Rows of what a view remembers that are damaged: a restatement makes them anew from the documents, and says so."""
+"""Damaged rows of remembered emissions: a restatement writes them again from the documents, and reports them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def engine(place: Path | None) -> Iterator[Any]:
 
 
 def damage(engine: Any, db: Callable[[int], str], name: str, at: Callable[[list[bytes]], bytes] = min) -> bytes:
-    """A bit of one of the rows of a view; its key."""
+    """Flip a bit in one row of a view. Return its key."""
     where = db(engine.store.core.views[name].number)
     with engine.snapshot() as snap:
         rows = dict(snap.reader().scan(where))
@@ -82,7 +82,7 @@ def of(found: list[Repaired], view: str) -> list[Repaired]:
 
 
 def as_anew(engine: Any) -> None:
-    """Its content is that of a store to which its documents are put, in the order of their ts."""
+    """Compare the content with a new store of the same documents, put in the order of their ts."""
     with ps.open(shop(), None) as anew, engine.snapshot() as snap:
         anew.put_many("users", [doc for _, doc in snap.table("users").items()])
         assert engine.digest() == anew.digest()
@@ -210,7 +210,7 @@ def test_what_rests_goes_on_resting(engine: Any) -> None:
 
 
 def test_a_row_that_no_group_counts_is_said_all_the_same(engine: Any) -> None:
-    engine.put_many("users", [user(i, age=2, ts=2) for i in range(6)])  # the first segment has no newest lines
+    engine.put_many("users", [user(i, age=2, ts=2) for i in range(6)])  # the first segment has no current lines
     before = engine.digest()
     damage(engine, emissions_db, "initials")
     assert engine.restate("initials") == [Repaired("initials", ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)]
@@ -229,12 +229,12 @@ def test_a_check_says_what_it_made_anew(engine: Any) -> None:
 
 # -- the index of a table
 
-FOLDING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1e9, entries=1 << 30)  # and nothing compacted
+FOLDING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1e9, entries=1 << 30)  # and no compaction
 
 
 @contextmanager
 def folding(place: Path | None = None) -> Iterator[Any]:
-    """Most keys are named by the index alone."""
+    """Yield an engine with most keys in the index only."""
     FAILS.clear()
     with ps.open(shop(), place, limits=FOLDING) as engine:
         engine.put_many("users", [user(i) for i in range(24)])

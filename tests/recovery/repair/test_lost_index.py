@@ -1,4 +1,4 @@
-"""Views that were built while the index of their table had lost documents: a check says so, and makes them right."""
+"""Views built while the index of their table had lost documents: a check reports and repairs them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.recovery.repair import emission_repair
 from penstock.recovery.repair.repair_site import OneSite
 from tests.harness.planting import Edit
 
-FOLDING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1e9, entries=1 << 30)  # and nothing compacted
+FOLDING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1e9, entries=1 << 30)  # and no compaction
 DOCS = [{"id": i, "g": i % 3, "h": i % 4, "v": i, "bad": i % 20 == 7} for i in range(80)]
 
 
 def shop(field: str) -> ps.App:
-    """Views of all kinds by a field; another field is another definition of each."""
+    """Return an app with views of all kinds by a field. Another field changes every definition."""
     app = ps.App("shop")
     users = app.table("users", key="id")
     users.view("counted", key=field, reduce=ps.count())
@@ -43,7 +43,7 @@ def folders(path: Path) -> list[Path]:
 
 
 def lose(path: Path, keep: int, numbers: list[int]) -> None:
-    """Delete the rows of the index but for some."""
+    """Delete all rows of the index except the first `keep` rows."""
     for folder in folders(path):
         store = open_lmdb(folder)
         with store.write() as writer:
@@ -64,7 +64,7 @@ def filled(path: Path, field: str, partitions: int | None) -> str:
             engine.put_many("users", DOCS[i : i + 10])
         engine.delete("users", 3)
         engine.put("users", DOCS[4] | {"v": 4_000})
-        for i in range(200, 212):  # so that the documents before are folded
+        for i in range(200, 212):  # so that the documents before are in the index
             engine.put("users", {"id": i, "g": 0, "h": 0, "v": 1, "bad": False})
         engine.settle()
         engine.migrate()
@@ -80,7 +80,7 @@ def shown(engine: Any) -> Any:
 
 @pytest.fixture
 def migrated(tmp_path: Path) -> Callable[[int, int | None], tuple[Path, Any]]:
-    """Make a store that lost its index before it was migrated; what its views should show."""
+    """Make a store that lost its index before a migration. Return it with the right rows of its views."""
 
     def made(keep: int, partitions: int | None) -> tuple[Path, Any]:
         wanted = filled(tmp_path / "sound", "h", partitions)
@@ -140,7 +140,7 @@ COMPACTING = Limits(few=8, fold_least=4, fold_most=8, fold_buckets=2, space=1.5,
 
 @pytest.fixture
 def lossy(tmp_path: Path) -> Path:
-    """A store of which rows of an index are lost beneath Penstock, so that their digest still counts them."""
+    """Make a store whose index lost rows below Penstock, so that their digest still counts them."""
     path = tmp_path / "lost"
     filled(path, "g", None)
     with lmdb.open(str(path), max_dbs=100) as env, env.begin(write=True, db=env.open_db(b"index:1")) as txn:
@@ -154,7 +154,7 @@ def compacting(path: Path) -> Any:
 
 
 def kept(engine: Any) -> set[int]:
-    """The documents that a check, which makes the index anew, finds in the log."""
+    """Return the documents in the log that a check finds. The check builds the index again."""
     engine.check(fix=True)
     with engine.snapshot() as snap:
         return {key for key, _ in snap.table("users").items()}

@@ -1,7 +1,7 @@
-"""Restatement against what was there: a store that is right is not touched, one that is damaged is as it was before.
+"""Restatement: it does not change a sound store, and returns a damaged store to its former content.
 
-Histories make the stores: every reducer, views of views, documents that views hold and groups that reducers fail on,
-trees of several levels written behind, tables folded and compacted under way.
+Random histories make the stores. They have every reducer, views on views, and documents and groups that views hold.
+Trees have several levels and a node log, and tables are folded and compacted between batches.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ seeds = st.integers(0, 1 << 16)
 
 
 def restate_all(engine: Any) -> list[Any]:
-    """Everything restated, table by table."""
+    """Restate every table. Return all reports."""
     return [one for table in engine.store.core.app.tables() for one in engine.restate(table.name)]
 
 
 @contextmanager
 def trees(seed: int, wrong: bool) -> Iterator[TreeHistory]:
-    """An engine with trees of small nodes, which has seen some batches, and lost its memory now and then."""
+    """Yield an engine with small tree nodes, after some batches, reopenings and lost caches."""
     history = TreeHistory(Random(seed), wrong)
     choose, own = history.choose, history.trees
     try:
@@ -44,8 +44,8 @@ def trees(seed: int, wrong: bool) -> Iterator[TreeHistory]:
 
 
 def untouched(engine: Any, choose: Random, known: dict[str, list[Any]]) -> None:
-    """Nothing that is asked of a store that is right changes a byte of it."""
-    engine.store.core.ready()  # what is due between batches is done
+    """Check that restatements and reposts of a sound store do not change a byte."""
+    engine.store.core.ready()  # do the work that is due between batches
     before, position = content_of(engine), engine.status()["position"]
     assert restate_all(engine) == []
     for table, docs in known.items():
@@ -63,7 +63,7 @@ def untouched(engine: Any, choose: Random, known: dict[str, list[Any]]) -> None:
 
 
 def mended(engine: Any, choose: Random) -> None:
-    """Whatever is damaged, all of it is as it was, and says so."""
+    """Check that restatements repair random damage completely and report each group once."""
     before = engine.digest()
     done = [damage_bytes(engine, choose) for _ in range(choose.randrange(1, 4))]
     reported = restate_all(engine)

@@ -1,4 +1,4 @@
-"""Bugs planted in repairs: the trials must find each, and find none where none was planted."""
+"""Bugs planted in repairs: the trials must find each, and must pass without a planted bug."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import pytest
 from tests.harness.planting import Bug
 from tests.recovery.repair import repair_trials, test_emission_repair
 
-SEEDS = (0, 4, 5, 1, 12, 15, 2, 9, 3)  # every bug is found by one of the first
+SEEDS = (0, 4, 5, 1, 12, 15, 2, 9, 3)  # one of the first seeds finds each bug
 
 
 def trials() -> None:
-    """Random damage, repaired in every way."""
+    """Damage stores at random, and repair them in every way."""
     for seed in SEEDS:
         repair_trials.run(seed)
 
 
 def held_stays() -> None:
-    """What a document was told that a view holds, where the row that says so is damaged."""
+    """Repair the damaged row with the emission of a held document."""
     with test_emission_repair.filled() as engine:
         test_emission_repair.test_what_a_held_document_was_told_stays_with_it(engine)
 
 
 def index_anew() -> None:
-    """An index of which all rows are damaged."""
+    """Repair an index with damage in every row."""
     with test_emission_repair.folding() as engine:
         test_emission_repair.test_an_index_is_made_anew(test_emission_repair.turn, engine)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, what is said where it is found, and who finds it."""
+    """A bug, the error that reveals it, and the test that finds it."""
 
     bug: Bug
     why: str
@@ -212,7 +212,7 @@ BUGS = [
 
 
 def found(by: Callable[[], None]) -> str | None:
-    """What is said that fails."""
+    """Return the error of a failed test, or None."""
     try:
         by()
     except Exception as error:

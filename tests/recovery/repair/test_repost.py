@@ -1,4 +1,4 @@
-"""Reposts: what an old value left behind goes, what its document is comes back, and no document changes."""
+"""Reposts: they remove the contributions of an old value, restore those of the document, and change no document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILS: set[Any] = set()
 
 
 def shop() -> ps.App:
-    """Views of users in every way, and a table that merges patches."""
+    """Return an app with every kind of view of users, and a table that merges patches."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     names = users.view("names", key="name", reduce=ps.count())
@@ -182,7 +182,7 @@ def test_the_wire_form(engine: Any) -> None:
 
 
 def delivered(engine: Any, path: Path, *wires: Any) -> list[ps.Counts]:
-    """What becomes of records in the wire form, in a file."""
+    """Load records in the wire form from a file. Return the counts of each batch."""
     with path.open("a") as file:
         file.writelines((wire if isinstance(wire, str) else json.dumps(wire)) + "\n" for wire in wires)
     spout = SPOUTS.open(f"file:{path}?envelope=topic", "users")
@@ -283,7 +283,7 @@ def test_a_store_that_is_right_is_not_written_to() -> None:
 
 
 def test_what_named_no_table_of_the_app_is_taken_once_it_does(engine: Any, tmp_path: Path) -> None:
-    """A record is retried in the name of its own table, never of that which its source was given to."""
+    """A retry puts a record into the table that the record names, never into the default table of its source."""
     wires: list[dict[str, Any]] = [
         {"topic": "users(name)", "ts": 3, "id": 1, "name": "Sue", "age": 1},
         {"topic": "marks(id)", "ts": 0, "a": 3},

@@ -1,4 +1,4 @@
-"""Restatement: each kind of damage, in accumulators, trees and indexes, mended and said, while others write."""
+"""Restatement: it repairs and reports each kind of damage in accumulators, trees and indexes, while others write."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from tests.partitions.stores import placed
 from tests.recovery.damage import add_to_lane, change_payload, overwrite, tell, turn_a_bit
 
 VIEWS = ("counted", "kept", "yielded", "listed")
-MANY = 200  # contributions of a group that has nodes
+MANY = 200  # contributions of a group with nodes
 
 
 def shop() -> ps.App:
-    """Every way of keeping a view: accumulators, a tree, a function's accumulators, an index, a view of each."""
+    """Return an app with every kind of view:
+
+    accumulators, a tree, a function's accumulators, an index, a view of each.
+    """
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     counted = users.view("counted", key="g", reduce={"n": ps.count(), "total": ps.sum("v")})
@@ -48,7 +51,7 @@ def shop() -> ps.App:
 
 
 def document(i: int, **fields: Any) -> dict[str, Any]:
-    """A user: a few in groups of their own, many in one."""
+    """Return a user. Most are in one group, the others in a few small groups."""
     return {"id": i, "g": "all" if i < MANY else f"g{i % 7}", "v": i, "ts": 1, **fields}
 
 
@@ -64,11 +67,11 @@ def number(engine: Any, view: str) -> int:
 
 
 def restated(engine: Any, *asked: Any) -> dict[Any, Repaired]:
-    """What a restatement says, by view and group."""
+    """Return the reports of a restatement by view and group."""
     return {(one.view, one.group): one for one in engine.restate(*asked)}
 
 
-# -- what is damaged
+# -- kinds of damage
 
 
 def test_an_accumulator_that_is_off(engine: Any) -> None:
@@ -116,7 +119,7 @@ def test_a_contribution_that_is_lost_added_or_changed(view: str, value: Any, gro
     before = engine.digest()
     mine = 5 if group == "all" else next(i for i in range(MANY, MANY + 50) if f"g{i % 7}" == group)
     for plus, minus in (
-        ([(7_000, group, value)], []),  # of a document that there never was
+        ([(7_000, group, value)], []),  # of a document that does not exist
         ([], [(mine, group, mine)]),
         ([(mine, group, value)], [(mine, group, mine)]),
     ):
@@ -134,7 +137,7 @@ def test_a_partial_of_a_tree(engine: Any) -> None:
     engine.put_many("users", [document(i, ts=3) for i in range(MANY)])
     right = engine.digest()
     engine.store.core.views["kept"].reduce.forget()
-    with engine.store.core.store.write() as writer:  # nodes are written behind; here they are
+    with engine.store.core.store.write() as writer:  # write the nodes that are in the log only
         engine.store.core.views["kept"].reduce.read_node_log(writer).write_all(writer, {})
     engine.store.core.views["kept"].reduce.forget()
     assert engine.digest() == right != before
@@ -195,7 +198,7 @@ def test_what_is_remembered_of_rows_that_are_gone(engine: Any) -> None:
 
 def test_views_on_a_view_follow_its_rows(engine: Any) -> None:
     before = engine.digest()
-    tell(engine, "counted", [(7_000, "g3", {"v": 1})], [])  # the views on it are told as well
+    tell(engine, "counted", [(7_000, "g3", {"v": 1})], [])  # the views on it get it as well
     found = restated(engine, "counted")
     assert {view for view, _ in found} == {"counted", "sizes"}
     assert engine.digest() == before
@@ -237,7 +240,7 @@ def test_a_document_s_groups(engine: Any) -> None:
     assert engine.digest() == before
 
 
-# -- what it says
+# -- reports
 
 
 def test_the_feed_has_what_was_repaired(engine: Any) -> None:
@@ -273,12 +276,12 @@ def test_progress_is_told(engine: Any) -> None:
 
 
 def writing(engine: Any, monkeypatch: pytest.MonkeyPatch, work: Callable[[int], None]) -> None:
-    """Work that is done by another thread at the moments when a repair has no lock: at each step of its scan."""
+    """Let another thread write at each step of a repair's scan, where the repair has no lock."""
     real, n = repair_site.Shadow.add, iter(range(1_000_000))
 
     def add(self: Any, *sides: Any) -> None:
         real(self, *sides)
-        if len(sides) == 1:  # what is scanned; what is heard has two
+        if len(sides) == 1:  # from the scan; a call from a batch has two sides
             thread = threading.Thread(target=work, args=(next(n),))
             thread.start()
             thread.join()
@@ -311,7 +314,7 @@ def test_what_comes_meanwhile_is_kept(view: str, engine: Any, monkeypatch: pytes
 
 
 def test_another_thread_writes_as_fast_as_it_can(place: Path | None) -> None:
-    """Its writes go on while views are repaired, and repairs end while it writes."""
+    """Repairs end while another thread writes, and its writes go on."""
     with ps.open(shop(), place) as engine:
         engine.put_many("users", [document(i, g=f"g{i % 40}") for i in range(2_000)])
         for view in VIEWS:
@@ -325,7 +328,7 @@ def test_another_thread_writes_as_fast_as_it_can(place: Path | None) -> None:
         def write() -> None:
             nonlocal batches
             choose = Random(batches)
-            while not done.is_set():  # without document 7: who takes back what was lost of it finds the damage first
+            while not done.is_set():  # without document 7: its retraction would find the damage
                 batches += 1
                 some = [document(choose.randrange(8, 2_100), ts=1 + batches, v=batches + i) for i in range(40)]
                 engine.put_many("users", some)
