@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_threads_that_read_end_with_closed_and_no_signal(store_path: Path, partitions: int) -> None:
-    """The rounds alternate: open to write or to read; a snapshot for each thread, or one shared snapshot."""
+    """Rounds alternate between writers and readers, and between a snapshot for each thread and a shared one."""
     rounds = 100
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.reads_beside_close", str(store_path), str(partitions), str(rounds)],

@@ -1,4 +1,4 @@
-"""Quarantine of views during a build: it lists the entries that readers see, and is settled after the build."""
+"""Quarantine of views during a build: it lists the entries that readers see. Retries and drops wait for its end."""
 
 from __future__ import annotations
 

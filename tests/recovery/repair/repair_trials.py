@@ -195,7 +195,7 @@ def _of_remembered(trial: Trial) -> None:
     fixed = trial.engine.check(fix=True)
     assert fixed.ok, fixed.damaged
     assert fixed.anew, "what was made anew is said"
-    if trial.engine.check().told:  # other bits were flipped as well
+    if trial.engine.check().told:  # other damage changed remembered emissions
         with trial.engine.snapshot() as snap:
             docs = [doc for _, doc in snap.table("users").items()]
         trial.engine.repost_many({"users": docs})
