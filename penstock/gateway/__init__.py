@@ -1,4 +1,4 @@
-"""The gateway: which version of a document wins, what it was before, and what views are told of it."""
+"""The gateway of a table: pick the winning version of each document and send deltas to the views."""
 
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.generation_scan import GenerationScan

@@ -1,7 +1,7 @@
-"""Cold keys: what is remembered of documents that memory doesn't hold, read back from the store.
+"""Load cold keys: read from the store the columns of documents that are not in memory.
 
-Lines come from the log, ts and what field views read from the lines by the stored definition, what function views
-yielded from its own rows, and what is held from the held rows: the same columns as the day they were written.
+The lines come from the log. Field views and `ts` are decoded from the lines again. Emissions of function views and
+held documents come from their own rows. The columns are equal to those at the time of writing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.views import Merge, Table
 
 
 class LoadedTable(Protocol):
-    """What loading needs of a table's node."""
+    """The part of a table node that loading needs."""
 
     table: Table
     number: int
@@ -43,7 +43,7 @@ class LoadedTable(Protocol):
 
 
 class ColdKeyLoader:
-    """Loads slots of one table."""
+    """The loader for the slots of one table."""
 
     def __init__(self, node: LoadedTable) -> None:
         self._node = node

@@ -1,7 +1,7 @@
 """Readers of tables: documents by key in one snapshot, from any process.
 
-A key is looked up in the segments that the index does not name yet, then in the index; its line then holds the
-document. What was learnt of unfolded segments is kept between snapshots, since only new ones come on.
+A reader looks a key up in the segments after the index, then in the index, and reads the line of the document.
+Snapshots share the keys of unfolded segments, so a snapshot reads only the segments added since.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LAYERED = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What segments from `start` to `tail` say of keys, in layers from the oldest to the newest, which never change."""
+    """The keys of the segments from `start` to `tail`, in immutable layers from the oldest to the newest."""
 
     start: int
     tail: int
@@ -57,16 +57,18 @@ class Tail:
 
     @property
     def keys(self) -> int:
-        """How many keys it names, those of several layers several times."""
+        """Count the keys. A key in several layers counts several times."""
         return sum(layer.map.used for layer in self.layers)
 
 
 class Tails:
-    """What snapshots share: the newest tail of each table.
+    """The newest tail of each table, shared by snapshots.
 
-    A tail goes on where the last one ended, as a layer of its own; small layers merge, so that there are few. It may
-    begin before what is folded: what it says of a key is the newest still. It begins anew when it has grown too large,
-    when segments after its end may be gone already, or when tombstones were forgotten, which it may name.
+    New segments become a layer at the end of the tail. Small layers merge. A tail may begin before the folded mark,
+    since
+    its newest record of a key is still correct. It is read again if it is too large, if segments after its end may be
+    gone,
+    or if tombstones were forgotten.
     """
 
     def __init__(self) -> None:
@@ -74,14 +76,14 @@ class Tails:
         self._checked: dict[int, set[int]] = {}
 
     def checked(self, table: int) -> set[int]:
-        """The segments of a table whose columns were checked already: they never change."""
+        """Return the segments of a table with columns that are checked already. A segment never changes."""
         known = self._checked.setdefault(table, set())
         if len(known) > _LAYERED:
             known.clear()
         return known
 
     def of(self, reader: Reader, table: int, mark: LogMark) -> Tail:
-        """The tail of a table in this snapshot."""
+        """Return the tail of a table in this snapshot."""
         known = self._tails.get(table)
         if known is not None and known.forgotten != mark.forgotten:
             known = None
@@ -118,7 +120,7 @@ Part = tuple[Segment, NDArray[np.int64]]  # a segment, and places in it
 
 @dataclass(frozen=True, slots=True)
 class LineBlock:
-    """Lines of a table's log: the lanes of their keys, their record numbers, and themselves."""
+    """Lines of the log of a table, with the lanes of their keys and their record numbers."""
 
     k0: Lane
     k1: Lane | None
@@ -127,12 +129,12 @@ class LineBlock:
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> LineBlock:
-        """The lines at these places of segments."""
+        """Read the lines at these places of segments."""
         return cls(*_keys_of(parts), [line for segment, at in parts for line in segment.lines(at)])
 
 
 def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64]]:
-    """The lanes of the keys, and the record numbers, of lines at these places of segments."""
+    """Return the lanes of the keys and the record numbers of the lines at these places of segments."""
     k1: Lane | None = None
     if any(segment.k1 is not None for segment, _ in parts):
         k1 = np.concatenate([np.zeros(at.size, np.uint64) if s.k1 is None else s.k1[at] for s, at in parts])
@@ -141,7 +143,7 @@ def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64
 
 
 class TableReader(TableReading):
-    """The documents of one table, in one snapshot."""
+    """The documents of one table in one snapshot."""
 
     def __init__(
         self,
@@ -166,11 +168,11 @@ class TableReader(TableReading):
 
     @property
     def tombstones(self) -> int:
-        """How many deletions are remembered."""
+        """Count the deletions that the table remembers."""
         return self._mark.tombstones
 
     def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
-        """The stored lines of several keys, in their order; None where there is no document."""
+        """Return the stored lines of several keys, in their order; None for a key without a document."""
         wanted = list(keys)
         (k0, k1), refused = key_lanes(wanted, self._seed)
         if refused:
@@ -188,12 +190,12 @@ class TableReader(TableReading):
         return out
 
     def lines(self) -> Iterator[bytes]:
-        """The newest lines of all keys, tombstones among them."""
+        """Iterate over the newest lines of all keys, including tombstones."""
         for _, _, line in self.places():
             yield line
 
     def places(self) -> Iterator[tuple[int, int, bytes]]:
-        """For each key the newest line, with its segment and its place there."""
+        """Iterate over the newest lines of all keys, each with its segment and its place there."""
         with self._naming():
             for parts in self._parts(0, None):
                 k0, k1, records = _keys_of(parts)
@@ -207,23 +209,23 @@ class TableReader(TableReading):
 
     @property
     def tail(self) -> int:
-        """The number after that of the last line."""
+        """Return the record number after the last line."""
         return self._mark.tail
 
     def segments(self) -> Iterator[Segment]:
-        """All lines as they lie in the store, older versions among them."""
+        """Iterate over all segments of the log, with older versions of documents."""
         return segments_from(self._reader(), self._number, 0)
 
     def blocks(self) -> Iterator[LineBlock]:
-        """The same, a few thousand lines at a time."""
+        """Iterate over all lines of the log in blocks of a few thousand."""
         return self.blocks_between(0, None)
 
     def blocks_between(self, start: int, stop: int | None) -> Iterator[LineBlock]:
-        """The same of the segments that begin with a record from `start` on and before `stop`."""
+        """Iterate over the blocks of the segments that begin from record `start` on and before `stop`."""
         return map(LineBlock.of, self._parts(start, stop))
 
     def _parts(self, start: int, stop: int | None) -> Iterator[list[Part]]:
-        """The lines of these segments by their places in them, a few thousand at a time."""
+        """Iterate over the places of the lines in these segments, a few thousand at a time."""
         parts: list[Part] = []
         n = 0
         for segment in segments_from(self._reader(), self._number, start):
@@ -240,7 +242,7 @@ class TableReader(TableReading):
             yield parts
 
     def newest_keys(self, block: LineBlock, at: NDArray[np.int64]) -> list[bytes | None]:
-        """The encoded keys of lines of a block; None of those that are not the newest of their keys."""
+        """Return the encoded keys of lines of a block; None for a line that is not the newest of its key."""
         k0, k1 = block.k0[at], None if block.k1 is None else block.k1[at]
         newest = self.newest(k0, k1, block.records[at]).tolist()
         hashed = [0] * len(newest) if k1 is None else k1.tolist()
@@ -253,13 +255,13 @@ class TableReader(TableReading):
         return out
 
     def newest(self, k0: Lane, k1: Lane | None, records: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these records are the newest of their keys."""
+        """Mark the records that are the newest of their keys."""
         found, newest = self._find(k0, k1)
         own: NDArray[np.bool_] = found & (newest == records)
         return own
 
     def place(self, key: Any) -> tuple[int, int, bytes] | None:
-        """The newest line of one key, with its segment and its place there; None if there is none."""
+        """Return the newest line of one key with its segment and its place there, or None."""
         (k0, k1), refused = key_lanes([key], self._seed)
         if refused:
             encode_key(key)  # which says why, but of null
@@ -273,7 +275,7 @@ class TableReader(TableReading):
         return segment.base, int(at[0]), line
 
     def _find(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which keys have a record that may hold a document, and which record."""
+        """Mark the keys with a record that may hold a document, and return these records."""
         with self._naming():
             return self._found(k0, k1)
 

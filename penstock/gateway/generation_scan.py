@@ -1,12 +1,12 @@
-"""Telling views that are being built of the documents that were there before, some thousand at a time.
+"""Send existing documents to the views that are being built, a few thousand at a time.
 
-The log is gone through in the order of its records, living lines only; what is put meanwhile comes after its end, and
-its own batch tells it. Invariants:
+The scan reads the log in the order of its records, current documents only. A later put comes after the end of the scan,
+and its own batch sends its deltas. Invariants:
 
-- a view that is being built was told of a document exactly where its newest record lies before the cursor, or is one
-  that came since the building began; nothing renumbers records meanwhile;
-- what is told here is told as a batch tells it, by the same code, with nothing to take back;
-- the row that remembers what a function yielded for a segment covers its lines up to the cursor.
+- A view has a document if and only if its newest record is before the cursor, or came after the build began. Nothing
+renumbers records during the scan.
+- The scan sends deltas through the same code as a batch, without retractions.
+- The row with the remembered emissions of a segment covers its lines up to the cursor.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from penstock.views import Merge, Table
 
 __all__ = ["GenerationScan"]
 
-_PARTS = 16  # steps that a segment takes at most: each writes what is remembered of it anew
-_MOST_BYTES = 4 << 20  # of the lines of a step
+_PARTS = 16  # most steps for one segment: each writes its row of emissions again
+_MOST_BYTES = 4 << 20  # of lines in a step
 _MOST_SEGMENTS = 256
 Index = NDArray[np.int64]
 
 
 class ScannedTable(Protocol):
-    """What sweeping needs of a table's node."""
+    """The part of a table node that a scan needs."""
 
     table: Table
     number: int
@@ -47,13 +47,13 @@ class ScannedTable(Protocol):
     seed: int
 
     def forget(self, room: int = 0) -> None:
-        """Drop what memory holds, so that there is room for so many keys."""
+        """Drop the documents from memory, to make room for so many keys."""
         ...
 
 
 @dataclass(slots=True)
 class _SegmentPart:
-    """Lines of a segment that a step passes over."""
+    """The lines of a segment that a step scans."""
 
     segment: Segment
     start: int
@@ -65,7 +65,7 @@ class _SegmentPart:
 
 
 class GenerationScan:
-    """How far the views of a table that are being built were told of its documents."""
+    """The progress of the scan that sends the documents of a table to the views that are being built."""
 
     def __init__(self, cursor: int, since: int) -> None:
         self.cursor = cursor
@@ -75,16 +75,16 @@ class GenerationScan:
 
     @property
     def done(self) -> bool:
-        """Whether they were told of all."""
+        """Return True if the scan has sent all documents."""
         return self.cursor >= self.since
 
     def told(self, records: Index) -> NDArray[np.bool_]:
-        """Whether they were told of the documents with these newest records."""
+        """Mark the newest records with documents that the views have already."""
         out: NDArray[np.bool_] = (records < self.cursor) | (records >= self.since)
         return out
 
     def step(self, node: ScannedTable, reader: Reader, limit: int, writes: Writes) -> tuple[int, int]:
-        """Tell of the next documents, of about so many lines; where the cursor is then, and how many documents."""
+        """Send the next documents, about `limit` lines. Return the next cursor and the count of documents."""
         parts = self._parts(node, reader, limit)
         if not parts:
             return self.since, 0
@@ -122,7 +122,7 @@ class GenerationScan:
     def _next(
         self, node: ScannedTable, slots: Slots, lines: list[bytes], places: list[SegmentLines]
     ) -> WinningVersions:
-        """These documents, as versions that win."""
+        """Return these documents as versions that win."""
         found = [unwrap(line) for line in lines]
         decoder = self._decoding(node)
         if found and found[0].patched is not None:
@@ -133,7 +133,7 @@ class GenerationScan:
         return WinningVersions(slots, every, None, _stamps(node.table, columns, found), columns, every, lines, places)
 
     def _decoding(self, node: ScannedTable) -> Decoder:
-        """What decodes documents for the views that are being built, and no others."""
+        """Return the decoder for the views that are being built only."""
         if self._decoder is None or self._spaces is not node.spaces:
             self._spaces = node.spaces
             views = [view for view in node.views if view.building is not None]
@@ -144,7 +144,7 @@ class GenerationScan:
 
 
 def _living(node: ScannedTable, reader: Reader, parts: Sequence[_SegmentPart]) -> tuple[Slots, list[SegmentLines]]:
-    """The slots of the documents in these parts, and by part where they stand."""
+    """Return the slots of the current documents in these parts, and their places by part."""
     k0 = np.concatenate([part.segment.k0[part.start : part.stop] for part in parts])
     k1: Lane | None = None
     if any(part.segment.k1 is not None for part in parts):
@@ -171,7 +171,7 @@ def _gone(part: _SegmentPart) -> NDArray[np.bool_]:
 
 
 def _stamps(table: Table, columns: DecodedColumns, found: Sequence[StoredLine]) -> Stamps | None:
-    """The ts of these documents; of those merged from patches it stands in their lines."""
+    """Return the ts of these documents; None in a table without ts or with merge="patch"."""
     if not table.has_ts or table.merge is Merge.PATCH:
         return None
     values: Any = columns.ts

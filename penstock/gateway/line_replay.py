@@ -1,7 +1,7 @@
-"""Stored lines of a table taken once more, by another node of it: what was written beside, laid over what that one has.
+"""Replay stored lines of a table into another node of it, such as the store of a refill.
 
-A line says which version it is, so it wins or loses there as it would have, had it come there first. Invariant: of
-documents that merge from patches each field has its own ts, and the floor of deletions goes before it.
+A line contains its version, so it wins or loses as it would have in its original order. Invariant: when documents merge
+from patches, each field keeps its own ts, and the floor of deletions goes before the fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NANOS = 1_000_000_000
 
 
 def carry_over(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, lines: list[bytes], writes: Writes) -> None:
-    """Take these stored lines, whose keys have these lanes, in their order."""
+    """Apply these stored lines in their order; `k0` and `k1` are the lanes of their keys."""
     found = [unwrap(line) for line in lines]
     if node.table.merge is Merge.PATCH:
         _merged(node, reader, k0, k1, found, writes)
@@ -50,7 +50,7 @@ def carry_over(node: TableNode, reader: Reader, k0: Lane, k1: Lane | None, lines
 
 
 def _moment(node: TableNode, ts: Any) -> Any:
-    """The ts of a deletion, as it is said: of a table of texts it is stored in nanoseconds."""
+    """Return the ts of a deletion in its input form. A table with text ts stores nanoseconds."""
     if ts is None or node.ts_kind != TEXT:
         return ts
     seconds, nanos = divmod(int(ts), _NANOS)
@@ -79,7 +79,7 @@ def _merged(
 
 
 def _steps(slot: int, one: StoredLine) -> list[PatchStep]:
-    """What a stored document says, oldest first."""
+    """Split a stored document into patch steps, the oldest first."""
     if one.patched is None:
         return [PatchStep(slot, None, one.ts)]
     floor, stamps, fields = one.patched.floor, one.patched.stamps, one.patched.fields
@@ -92,6 +92,6 @@ def _steps(slot: int, one: StoredLine) -> list[PatchStep]:
 
 
 def _key(node: TableNode, merged: MergedDocument, one: StoredLine) -> Any:
-    """The key of a document, which a line that has none names."""
+    """Return the key of a document. A line without a document contains its key."""
     patched: PatchedDocument | None = one.patched
     return one.key if patched is None else key_value(node.table, merged.own.fields or patched.fields)

@@ -1,6 +1,6 @@
-"""What all readers of tables give, wherever the documents lie; and one reader over the partitions of a table.
+"""The interface of all readers of tables, and the reader of a table with several partitions.
 
-Invariant: a document lies in the partition that owns its key, so a point read asks one partition.
+Invariant: a document is in the partition that owns its key, so a point read asks one partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ABSENT = object()
 
 
 class TableReading(ABC):
-    """The documents of one table, in one snapshot."""
+    """The documents of one table in one snapshot."""
 
     def __init__(self, table: Table, held: Callable[[], frozenset[bytes]]) -> None:
         self.name = table.name
@@ -50,15 +50,15 @@ class TableReading(ABC):
     @property
     @abstractmethod
     def tombstones(self) -> int:
-        """How many deletions are remembered."""
+        """Count the deletions that the table remembers."""
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The document of a key, or `default` if there is none."""
+        """Return the document of a key, or `default` if there is none."""
         return self._get([key], default)[0]
 
     @checked
     def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
-        """The documents of several keys, in their order."""
+        """Return the documents of several keys, in their order."""
         return self._get(keys, default)
 
     def _get(self, keys: Iterable[Any], default: Any) -> list[Any]:
@@ -72,10 +72,10 @@ class TableReading(ABC):
 
     @abstractmethod
     def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
-        """The stored lines of several keys, in their order; None where there is no document."""
+        """Return the stored lines of several keys, in their order; None for a key without a document."""
 
     def row(self, key: Any) -> Row:
-        """The document of a key as a row, which tells whether some view holds it; KeyError if there is none."""
+        """Return the document of a key as a row with a mark if a view holds it; KeyError if there is none."""
         document = self[key]
         try:
             return Row(normal_key(key), document, encode_key(key) in self._held())
@@ -83,7 +83,7 @@ class TableReading(ABC):
             raise key_error(key) from None
 
     def items(self) -> Iterator[Row]:
-        """All documents, in the order in which their lines lie in the store."""
+        """Iterate over all documents, in the order of their lines in the store."""
         held = self._held()
         for line in self.lines():
             if unwrap(line).absent:
@@ -94,11 +94,11 @@ class TableReading(ABC):
 
     @abstractmethod
     def lines(self) -> Iterator[bytes]:
-        """The newest lines of all keys, tombstones among them."""
+        """Iterate over the newest lines of all keys, including tombstones."""
 
 
 class PartitionedTable(TableReading):
-    """The documents of a table whose partitions these are; `owners` tells by encodings which of them own keys."""
+    """The documents of a table with these partitions; `owners` returns the owners of encoded keys."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class PartitionedTable(TableReading):
 
     @property
     def tombstones(self) -> int:
-        """How many deletions are remembered."""
+        """Count the deletions that all partitions remember."""
         return sum(part.tombstones for part in self._parts)
 
     def lines_of(self, keys: Iterable[Any]) -> list[bytes | None]:
-        """The stored lines of several keys, in their order; None where there is no document."""
+        """Return the stored lines of several keys, in their order; None for a key without a document."""
         wanted = list(keys)
         out: list[bytes | None] = [None] * len(wanted)
         where: dict[int, list[int]] = {}
@@ -132,5 +132,5 @@ class PartitionedTable(TableReading):
         return out
 
     def lines(self) -> Iterator[bytes]:
-        """The newest lines of all keys, tombstones among them: one partition's after the other's."""
+        """Iterate over the newest lines of all keys, including tombstones, partition by partition."""
         return chain.from_iterable(part.lines() for part in self._parts)

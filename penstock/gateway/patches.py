@@ -1,8 +1,8 @@
 """Patched documents: top-level fields merge, each by its own version.
 
-A stored document carries each field's ts and the ts of the last deletion, the floor under all fields. Records are
-merged one by one, in Python; what comes of a batch goes on as any other does. Without a ts the last to arrive
-wins, field by field, and nothing is kept beside the fields.
+A stored document contains the ts of each field and the ts of its last deletion, the floor of all fields. Records merge
+one by one, in Python; later steps are the same as for other batches. Without a ts, the last value of each field wins,
+and only the fields are stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.views import Table
 
 
 class PatchedTable(Protocol):
-    """What patching needs of a table's node."""
+    """The part of a table node that patching needs."""
 
     table: Table
     log: DocumentLog
@@ -32,7 +32,7 @@ class PatchedTable(Protocol):
     decoder: Decoder
 
     def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
-        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        """Load all data of these keys, given by their lanes, into memory. Return their slots."""
         ...
 
 
@@ -62,7 +62,7 @@ def merge_patch(current: PatchedDocument, fields: dict[str, Any], ts: Any) -> Ou
 
 
 def merge_delete(current: PatchedDocument, ts: Any, stamped: bool) -> Outcome:
-    """Delete a document, in place: in a table with ts, what is not newer than the deletion."""
+    """Delete a document in place; with ts, delete only the fields that are not newer than the deletion."""
     if not stamped:
         if not current.fields:
             return Outcome.EQUAL
@@ -86,7 +86,7 @@ def merge_delete(current: PatchedDocument, ts: Any, stamped: bool) -> Outcome:
 
 @dataclass(slots=True)
 class PatchStep:
-    """One record: fields to merge, or None to delete; `ts` is None where it has none of its own."""
+    """One record: fields to merge, or None to delete; `ts` is None if it has no ts of its own."""
 
     slot: int
     fields: dict[str, Any] | None
@@ -95,26 +95,26 @@ class PatchStep:
 
 @dataclass(slots=True)
 class MergedDocument:
-    """A document that differs from what is stored, and the last step that changed it."""
+    """A document that differs from the stored one, and the last step that changed it."""
 
     slot: int
     step: int
     own: PatchedDocument
 
     def line(self, key: Any) -> bytes:
-        """The line to store; `key` is that of the record."""
+        """Encode the line to store; `key` is the key of the record."""
         return patched_line(self.own) if self.own.fields else absent_line(key, self.own.floor)
 
 
 def next_of(merged: Sequence[MergedDocument], lines: list[bytes], columns: DecodedColumns) -> WinningVersions:
-    """The versions to write; `columns` are of those that are documents."""
+    """Return the versions to write; `columns` contain those that are documents."""
     gone = np.array([not m.own.fields for m in merged], bool)
     slots, steps = np.array([m.slot for m in merged], np.int64), np.array([m.step for m in merged], np.int64)
     return WinningVersions(slots, steps, gone if gone.any() else None, None, columns, np.arange(columns.n), lines)
 
 
 class Patcher:
-    """Takes the batches of a table with merge="patch"."""
+    """The batch processor of a table with merge="patch"."""
 
     def __init__(self, node: PatchedTable) -> None:
         self._node = node
@@ -128,7 +128,7 @@ class Patcher:
         report: IntakeReport,
         records: Records,
     ) -> None:
-        """Merge a batch and tell the views."""
+        """Merge a batch and send the deltas to the views."""
         node = self._node
         slots = node.slots_of(reader, records.k0, records.k1)
         outcome, merged = self.merge(reader, self._steps(batch, records, slots))
@@ -141,7 +141,7 @@ class Patcher:
             commit(reader, next_of(merged, lines, columns), records, report, writes)
 
     def merge(self, reader: Reader, steps: Sequence[PatchStep]) -> tuple[list[Outcome], list[MergedDocument]]:
-        """How each step fared, and the documents that come of them."""
+        """Return the outcome of each step, and the documents that changed."""
         current, before = self._stored(reader, np.unique(np.array([step.slot for step in steps], np.int64)))
         stamped = self._node.table.has_ts
         last: dict[int, int] = {}
@@ -188,5 +188,5 @@ class Patcher:
 
 
 def _state(own: PatchedDocument) -> bytes:
-    """All that is stored of a document, as bytes to compare."""
+    """Encode all stored data of a document for comparison."""
     return canonical([own.fields, own.stamps, own.floor])

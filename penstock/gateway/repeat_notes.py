@@ -1,9 +1,9 @@
-"""Keys whose records changed nothing while their table was made anew elsewhere.
+"""Keys of records that changed nothing during a refill of their table.
 
-A record that equals the stored document, that is late, or that deletes an absent key leaves no log entry. A refill lays
-the log entries since its beginning over the other store, which may not have the document of such a key. So these keys
-are noted. The refill lays their current documents, or their deletion, over the other store too. Invariant: a key is
-noted in the transaction that took its record.
+A record that equals the stored document, that is late, or that deletes an absent key leaves no log entry. A refill
+replays the log entries since its beginning into the next store, which may lack the document of such a key. So these
+keys are noted. The refill also copies their current documents or deletions to that store. Invariant: the transaction
+that takes a record notes its key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNCHANGED = (Outcome.EQUAL, Outcome.LATE)
 
 
 def repeated_db(table: int) -> str:
-    """The database of these keys, for a table of this number."""
+    """Name the database of these keys, by the number of the table."""
     return f"repeated:{table}"
 
 
@@ -61,14 +61,14 @@ def record_repeats(node: TableNode, batch: TableBatch, report: IntakeReport, wri
 
 
 def repeated_keys(reader: Reader, table: int) -> Iterator[bytes]:
-    """The keys that are noted."""
+    """Iterate over the noted keys."""
     db = repeated_db(table)
     for key, row in reader.scan(db):
         yield bytes(unseal(key, row, db))
 
 
 def carry_repeats(live: TableNode, node: TableNode, writer: Writer, keys: Sequence[bytes], writes: Writes) -> None:
-    """Lay the documents that a live table has of these keys over the table that was made elsewhere."""
+    """Copy the documents of these keys from the live table to the table of the refill."""
     values = [decode_key(key) for key in keys]
     (k0, k1), refused = key_lanes(values, node.seed)
     assert not refused, "they are keys of documents"

@@ -1,12 +1,11 @@
-"""A small batch of one table: the way of a batch in plain values, record by record, instead of columns.
+"""The record-by-record form of a small batch of one table, with plain values instead of columns.
 
 Invariants:
 
-- what it leaves in `Writes`, in memory and in the report is what the columnar form leaves, byte for byte; whatever
-  encodes, decodes, orders or folds is shared with it;
-- whatever it has no plain form for (a record that is rejected, a document that is or was held) it leaves to the
-  columnar form, batch and all, before anything but caches of committed rows has changed. A function has been run once
-  even then: what it yielded goes along.
+- It leaves the same bytes in `Writes`, in memory and in the report as the columnar form. Both forms share the code
+that encodes, decodes, orders and folds.
+- It passes a batch with a rejected record or a held document to the columnar form. Until then only caches of committed
+rows have changed. Functions run only once: their emissions are passed on.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ _NO_DOCUMENT = (msgspec.MsgspecError, RecursionError, PenstockError, ValueError)
 
 @dataclass(slots=True)
 class _Version:
-    """The version of a key that is current: of a record of the batch, or as it is stored."""
+    """The current version of a key: of a record of the batch, or as it is stored."""
 
-    known: bool  # there is one
+    known: bool  # a version exists
     gone: bool
     ts: Any
     record: FewRecord | None = None
-    fresh: bool = False  # it differs from what is stored
+    fresh: bool = False  # it differs from the stored version
 
 
 class FewForm:
-    """Takes the small batches of one table."""
+    """The processor of small batches of one table."""
 
     def __init__(self, node: Few) -> None:
         self._node = node
@@ -74,9 +73,10 @@ class FewForm:
         self._has_ts = node.table.has_ts
 
     def process(self, reader: Reader, batch: TableBatch, writes: Writes) -> IntakeReport | DecodedColumns | None:
-        """Take a batch; what is one for the columnar form goes on as columns, where its functions have run already.
+        """Take a batch, or return None or columns for the columnar form; columns contain the emissions of functions.
 
-        Columns name groups as this node's memory does, so they are never left with the batch, which may be taken again.
+        Columns contain group codes of this node's memory. They are never stored in the batch, because it may be
+        retried.
         """
         if not 0 < batch.n <= self._most or batch.decoded is not None:
             return None
@@ -106,7 +106,7 @@ class FewForm:
     # -- in
 
     def _take_in(self, batch: TableBatch) -> tuple[list[FewRecord], list[dict[str, Any]], str | None] | None:
-        """The records, their documents, and the kind of ts that they show; None where one can't be taken."""
+        """Return the records, their documents and the kind of their ts, or None if one is rejected."""
         table, kind = self._node.table, self._node.ts_kind
         records: list[FewRecord] = []
         documents: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ class FewForm:
                     number, kind = number_of(ts, kind)
                     pair_of(number)
                 records.append(FewRecord(lanes, number, doc, line, key))
-        except _NO_DOCUMENT:  # the columnar form says what is wrong
+        except _NO_DOCUMENT:  # the columnar form returns the reason
             return None
         readings = self._reader.read(documents)
         for record in records:
@@ -141,7 +141,7 @@ class FewForm:
         return records, documents, kind
 
     def _look_up(self, reader: Reader, records: list[FewRecord]) -> list[int]:
-        """The slots of the records' keys, with all that is remembered of them loaded."""
+        """Load all data of the keys of the records into memory. Return their slots."""
         node = self._node
         slots, cold = node.log.resolve_few(reader, [record.lanes for record in records])
         node.memory.fit(node.log.keys.map.used)
@@ -154,7 +154,7 @@ class FewForm:
     def _decide(
         self, reader: Reader, records: list[FewRecord], slots: list[int], outcome: bytearray
     ) -> list[FewVersion]:
-        """Set the outcome of each record, and give the versions that are to be written, in the records' order."""
+        """Set the outcome of each record. Return the versions to write, in the order of the records."""
         has_ts = self._has_ts
         current: dict[int, _Version] = {}
         before: dict[int, _Version] = {}
@@ -195,7 +195,7 @@ class FewForm:
         return _Version(known, not here, node.memory.stamp(slot) if known and self._has_ts else None)
 
     def _same(self, reader: Reader, slot: int, version: _Version, record: FewRecord) -> bool:
-        """Whether a record repeats this version of its key."""
+        """Return True if a record repeats this version of its key."""
         if version.gone != (record.doc < 0) or (self._has_ts and not version.known):
             return False
         if version.ts != record.ts:
@@ -210,10 +210,10 @@ class FewForm:
         inner = unwrap(self._node.log.lines(reader, np.array([slot]))[0]).line
         return inner is not None and same_document(record.line, inner)
 
-    # -- what has no plain form
+    # -- batches for the columnar form
 
     def _unusual(self, new: list[FewVersion], told: Told) -> bool:
-        """Whether a view holds one of these documents, or will."""
+        """Return True if a view holds one of these documents, or will hold it."""
         for held in self._node.deltas.held.values():
             if held and any(n.slot in held for n in new):
                 return True
@@ -222,7 +222,7 @@ class FewForm:
         return self._telling.wrong([n.record.reading for n in new if n.record.reading is not None])
 
     def _run(self, documents: list[dict[str, Any]] | None, again: Callable[[], list[Any]]) -> Told:
-        """What functions yield: each is given documents of its own, the last one these unless readings hold of them."""
+        """Run the functions on a copy of the documents each; the last may get `documents` if readings do not use them."""
         told: Told = {}
         spare = 0 if any(self._node.plan.inputs.values()) else len(self._functions)
         for i, (view, mapper) in enumerate(self._functions, 1):
@@ -240,7 +240,7 @@ class FewForm:
         documents: list[dict[str, Any]],
         writes: Writes,
     ) -> IntakeReport:
-        """Merge a batch and tell the views."""
+        """Merge a batch and send the deltas to the views."""
         node, slots = self._node, self._look_up(reader, records)
         steps = [
             PatchStep(slot, None if record.doc < 0 else documents[record.doc], plain_ts(record.ts))
@@ -272,7 +272,7 @@ class FewForm:
     # -- out
 
     def _commit(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
-        """Tell the views, and leave the segment and what memory does after."""
+        """Send the deltas to the views. Schedule the write of the segment and the update of memory."""
         node = self._node
         log, memory, has_ts = node.log, node.memory, self._has_ts
         gone = [n.record.doc < 0 for n in new]

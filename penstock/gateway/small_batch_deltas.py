@@ -1,7 +1,7 @@
-"""What views are told of a small batch, version by version, as `view_deltas` tells them of columns.
+"""The deltas of a small batch for the views, version by version; `view_deltas` does the same with columns.
 
-A view that folds lanes is told plain values; one that keeps contributions is told columns of them, with their sources.
-Views that hold one of the documents are told by columns alone.
+A view that folds lanes gets plain values. A view that keeps contributions gets columns of them, with their sources.
+If a view holds one of the documents, the columnar form does the work instead.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from penstock.mapreduce import (
 )
 from penstock.views import TS, Table
 
-Told = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, what its function yielded for the batch's documents
+Told = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, the emissions of its function for the batch
 _NONE: frozenset[int] = frozenset()
 _LANE = 1 << 64
 
 
 class Few(Protocol):
-    """What a small batch needs of a table's node."""
+    """The part of a table node that a small batch needs."""
 
     table: Table
     views: tuple[ViewNode, ...]
@@ -59,22 +59,22 @@ class Few(Protocol):
     seed: int
 
     def tell(self, reader: Reader, new: WinningVersions, writes: Writes) -> list[int]:
-        """Tell the views of versions as columns, and leave the segment; which of them some view holds."""
+        """Send versions to the views as columns, and write the segment. Return the indexes of held versions."""
         ...
 
     def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
-        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        """Load all data of these keys, given by their lanes, into memory. Return their slots."""
         ...
 
     @property
     def build(self) -> ScannedViews | None:
-        """What views that are being built were told of, while there are any."""
+        """Return the scan of the views that are being built, or None."""
         ...
 
 
 @dataclass(slots=True)
 class FewRecord:
-    """A document, or with `doc` -1 a deletion, which may have to find its ts."""
+    """A document, or with `doc` -1 a deletion, perhaps without a ts yet."""
 
     lanes: tuple[int, int]
     ts: Any  # the number that orders it; None without one
@@ -86,30 +86,30 @@ class FewRecord:
 
 @dataclass(slots=True)
 class FewVersion:
-    """A version that is to be written."""
+    """A version to write."""
 
     slot: int
     record: FewRecord
     line: bytes  # as it is stored
-    old: DocumentFields | None  # what field views were told of the document before
+    old: DocumentFields | None  # the fields of the document before, for field views
     state: int  # of the slot, before
 
 
 @dataclass(slots=True)
 class _Side:
-    """Contributions that come, or that go, each with the version that it is of."""
+    """Contributions to add, or to retract, each with its version."""
 
     pairs: FewContributions = field(default_factory=list)
     who: list[int] = field(default_factory=list)
 
     def add(self, who: int, pairs: FewContributions) -> None:
-        """Those of one version."""
+        """Add the contributions of one version."""
         self.pairs += pairs
         self.who += [who] * len(pairs)
 
 
 class FewTelling:
-    """Tells the views of one table."""
+    """The sender of deltas to the views of one table."""
 
     def __init__(self, node: Few) -> None:
         self._node = node
@@ -121,11 +121,11 @@ class FewTelling:
         self._keeps = any(view.keeps for view in node.views)
 
     def wrong(self, readings: Sequence[DocumentFields]) -> bool:
-        """Whether a view can't take one of the documents that were read so."""
+        """Return True if a view cannot accept one of these documents."""
         return any(few.kept(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
 
     def tell(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
-        """Tell all views."""
+        """Send the deltas to all views."""
         node = self._node
         keys = self._keys(new) if self._keeps else None
         untold = _NONE if node.build is None else self._untold(new, node.build)
@@ -144,14 +144,14 @@ class FewTelling:
             view.advance(reader, come, go, writes)
 
     def _untold(self, new: list[FewVersion], sweep: ScannedViews) -> frozenset[int]:
-        """The slots of documents that views that are being built were not told of: there is nothing to take back."""
+        """Return the slots of documents that the scan of a build has not sent: they need no retraction."""
         slots = np.array([n.slot for n in new if n.state & PRESENT], np.int64)
         told = sweep.told(self._node.log.records(slots))
         return frozenset(slots[~told].tolist())
 
     @staticmethod
     def _keys(new: list[FewVersion]) -> SourceKeys:
-        """The keys of the new versions."""
+        """Return the keys of the new versions."""
         lane, text = np.zeros(len(new), np.int64), np.full(len(new), None, object)
         for i, n in enumerate(new):
             k0, k1 = n.record.lanes
@@ -198,7 +198,7 @@ class FewTelling:
 
 
 def _contribution_side(view: ViewNode, side: _Side, keys: SourceKeys) -> Contributions:
-    """One side for a view that keeps contributions."""
+    """Return one side as columns, for a view that keeps contributions."""
     out = in_columns(side.pairs, view.reduce.fields)
     who = sorted(set(side.who))
     counts = None if len(who) == len(side.who) else np.array([side.who.count(i) for i in who])

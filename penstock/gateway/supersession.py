@@ -1,7 +1,7 @@
-"""Whether a key was written since a record for it was put into quarantine, in a table whose versions have no ts.
+"""Find the quarantined records with a newer record of the same key, in a table without ts.
 
-There the record that came last wins, so a record may be taken later only if no other came for its key meanwhile. The
-numbers of records say so: they grow with each batch.
+In such a table the last record wins. So a retry takes a record only if no record of its key has arrived since. Record
+numbers show this, because they grow with each batch.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _UNKNOWN = (
 
 
 def superseded(node: TableNode, reader: Reader, batch: TableBatch, tails: Sequence[int]) -> dict[int, str]:
-    """By place, which records of a batch can't be taken any more, and why; `tails` are from when each came first."""
+    """Return the records of a batch that a retry cannot take, with reasons; `tails` are from their first arrival."""
     assert not node.table.has_ts, "elsewhere ts says which version wins"
     keys = _keys(node, batch)
     places = list(keys)
     (k0, k1), refused = key_lanes(list(keys.values()), node.seed)
     slots = node.slots_of(reader, k0, k1)
-    # Memory may name a deletion that is compacted away already; nothing else of a key is left then.
+    # Memory may still contain a deletion that compaction has removed. The key has no other line then.
     known = (node.log.keys.state[slots] & RECORD != 0) & (node.log.records(slots) >= node.log.head)
     since = np.array([tails[place] for place in places], np.int64)
     out: dict[int, str] = {}
@@ -57,7 +57,7 @@ def superseded(node: TableNode, reader: Reader, batch: TableBatch, tails: Sequen
 
 
 def _keys(node: TableNode, batch: TableBatch) -> dict[int, object]:
-    """By place the keys of a batch's records, as far as they have any."""
+    """Return the keys of the records of a batch by place, without records that have no valid key."""
     out: dict[int, object] = {place: deletion.key for place, deletion in batch.deletes.items()}
     for place, line in zip(batch.places().tolist(), batch.lines, strict=True):
         try:
@@ -68,7 +68,7 @@ def _keys(node: TableNode, batch: TableBatch) -> dict[int, object]:
 
 
 def _first_numbers(node: TableNode, reader: Reader, slots: Slots) -> Index:
-    """The numbers with which the newest lines of these slots were written."""
+    """Return the original numbers of the newest lines of these slots."""
     out = np.zeros(slots.size, np.int64)
     for segment, which, at in segments_of(reader, node.number, node.log.records(slots)):
         out[which] = first_numbers(node.number, reader, segment.base, at)
@@ -76,7 +76,7 @@ def _first_numbers(node: TableNode, reader: Reader, slots: Slots) -> Index:
 
 
 def _deleted(node: TableNode, reader: Reader, slots: Slots, since: Index) -> dict[int, str]:
-    """Which of these slots, that name no line, were deleted since, or may have been."""
+    """Find the slots without a line that were deleted since, or may have been."""
     out = dict.fromkeys(np.flatnonzero(since < node.log.head).tolist(), _UNKNOWN)
     lane0, lane1 = node.log.keys.map.lanes(slots)
     for segment in segments_from(reader, node.number, int(since.min())):

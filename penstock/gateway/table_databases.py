@@ -1,4 +1,4 @@
-"""How damage in the databases of a table is named."""
+"""Labels for messages about damage in the databases of a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ META_PLACE = DatabaseLabel("what the store says of itself", _meta_key)
 
 
 def table_labels(name: str, number: int) -> dict[str, DatabaseLabel]:
-    """By database, and of what the store says of itself."""
+    """Return the label of each database of a table, and of the meta database."""
     words = f"table {name!r}"
     return {
         META: META_PLACE,

@@ -1,7 +1,7 @@
-"""What memory holds of a table's documents, by slot: ts, and what field and function views were told of each.
+"""Columns in memory of the documents of a table, by slot: ts, and the inputs or emissions of views.
 
-Columns by slot are as narrow as what they hold and widen when they must; they grow as slots are used. All of it
-follows from committed rows, and may be dropped at any time.
+Each column uses the narrowest type that holds its values, and widens on demand. Columns grow with the slots in use.
+All of it comes from committed rows, so it may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INTS = tuple(
 
 
 def _wide_enough(a: NDArray[Any], low: int, high: int, used: int) -> NDArray[Any]:
-    """The column, or a wider one with what it holds, so that ints from low to high fit."""
+    """Return the column, or a copy with a wider type, so that ints from low to high fit."""
     for kind, size, bottom, top in _INTS:
         if size >= a.itemsize and bottom <= low and high <= top:
             if a.itemsize == size:
@@ -93,7 +93,7 @@ class SlotColumn:
             self.objs.update((listed[i], value) for i, value in column.objs.items())
 
     def put_one(self, slot: int, value: Any, keep: bool, used: int) -> None:
-        """Set the value of one slot; `keep` keeps one that is no number."""
+        """Set the value of one slot; `keep` keeps a value that is not a number."""
         lane, kind = lane_of(value)
         self._fit(lane, lane, kind is not LaneKind.INT, used)
         self.lane[slot] = lane
@@ -104,12 +104,12 @@ class SlotColumn:
             self.objs[slot] = value
 
     def take_one(self, slot: int) -> Any:
-        """The value of one slot; one that was not kept is True."""
+        """Return the value of one slot; a value that was not kept reads as True."""
         lane = self.lane.item(slot)
         return lane if self.kind is None else value_of(lane, self.kind.item(slot), self.objs.get(slot, True))
 
     def _fit(self, low: int, high: int, mixed: bool, used: int) -> None:
-        """Make place for lanes between these; `mixed` where not all values are ints."""
+        """Make room for lanes from low to high; `mixed` if not all values are ints."""
         self.lane = roomy(self.lane, self.lane.size, used, self._capacity)
         if self.kind is not None:
             self.kind = roomy(self.kind, self.kind.size, used, self._capacity)
@@ -119,19 +119,19 @@ class SlotColumn:
             self.kind[:used] = LaneKind.INT
 
     def take(self, slots: Slots) -> Column:
-        """The values of these slots."""
+        """Return the values of these slots."""
         objs: dict[int, Any] = {}
         if self.objs:
             objs = {i: self.objs[s] for i, s in enumerate(slots.tolist()) if s in self.objs}
         return Column(self.lane[slots].astype(np.int64), None if self.kind is None else self.kind[slots], objs)
 
     def cost(self) -> int:
-        """Bytes a slot."""
+        """Return the bytes per slot."""
         return int(self.lane.itemsize) + (self.kind is not None)
 
 
 class SlotEmissions:
-    """What one function view was told of each slot."""
+    """The emissions of one function view by slot."""
 
     __slots__ = ("_capacity", "code", "many", "values")
 
@@ -142,7 +142,7 @@ class SlotEmissions:
         self.many: dict[int, Emissions] = {}  # of documents with several contributions, or none
 
     def put(self, slots: Slots, emissions: Emissions, used: int) -> None:
-        """Set what these slots' documents yielded."""
+        """Set the emissions of the documents of these slots."""
         self.code = roomy(self.code, self.code.size, used, self._capacity)
         if self.many:
             for slot in slots.tolist():
@@ -162,7 +162,7 @@ class SlotEmissions:
         self.many.update(zip(slots[others].tolist(), emissions.each(others.tolist()), strict=True))
 
     def take(self, slots: Slots) -> Emissions:
-        """What these slots' documents yielded."""
+        """Return the emissions of the documents of these slots."""
         code = self.code[slots]
         if not self.many or not bool((code == MANY).any()):
             return Emissions(None, code, self.values.take(slots))
@@ -178,7 +178,7 @@ class SlotEmissions:
         return Emissions.join(parts)
 
     def put_one(self, slot: int, emissions: Emissions, pairs: Yielded, used: int) -> None:
-        """Set what the document of one slot yielded; `pairs` are its emissions."""
+        """Set the emissions of the document of one slot; `pairs` are the same emissions as values."""
         self.code = roomy(self.code, self.code.size, used, self._capacity)
         self.many.pop(slot, None)
         if len(pairs) == 1:
@@ -189,17 +189,17 @@ class SlotEmissions:
             self.many[slot] = emissions
 
     def take_one(self, slot: int) -> Yielded:
-        """What the document of one slot yielded."""
+        """Return the emissions of the document of one slot."""
         code = self.code.item(slot)
         return self.many[slot].yielded() if code == MANY else [(code, self.values.take_one(slot))]
 
     def cost(self) -> int:
-        """Bytes a slot."""
+        """Return the bytes per slot."""
         return 4 + self.values.cost()
 
 
 class PreviousColumns:
-    """Gathered columns of some slots: what field views read, as of before a batch."""
+    """The columns that field views read of some slots, as they were before a batch."""
 
     __slots__ = ("codes", "inputs", "where")
 
@@ -212,14 +212,14 @@ class PreviousColumns:
 
 
 class TableMemory:
-    """All columns by slot of one table."""
+    """All columns of one table, by slot."""
 
     __slots__ = ("_capacity", "_plan", "_room", "codes", "functions", "hi", "inputs", "lo", "where")
 
     def __init__(self, capacity: int, plan: FieldPlan, has_ts: bool, functions: list[str]) -> None:
         self._capacity = capacity
         self._plan = plan
-        first = self._room = first_size(capacity)  # slots that the columns have place for that `fit` makes
+        first = self._room = first_size(capacity)  # slots in the columns that `fit` grows
         self.lo: NDArray[np.int64] | None = np.zeros(first, np.int64) if has_ts else None
         self.hi: NDArray[np.float64] | None = None
         self.codes = {key: SlotCodes(capacity) for key in plan.groups}
@@ -228,7 +228,7 @@ class TableMemory:
         self.functions = {name: SlotEmissions(capacity) for name in functions}
 
     def fit(self, used: int) -> None:
-        """Make place for so many slots in the columns that are read before they are set."""
+        """Make room for so many slots in the columns that may be read before they are set."""
         if used <= self._room:
             return
         old, capacity = self._room, self._capacity
@@ -243,7 +243,7 @@ class TableMemory:
             self.where[where] = roomy(kept, old, used, capacity)
 
     def cost(self, used: int) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         each = (0 if self.lo is None else 8) + (0 if self.hi is None else 8) + len(self.where)
         each += sum(codes.lane.itemsize for codes in self.codes.values())
         each += sum(c.cost() for c in self.inputs.values()) + sum(f.cost() for f in self.functions.values())
@@ -252,7 +252,7 @@ class TableMemory:
         return each * used + 200 * objs
 
     def stamps(self, slots: Slots) -> Stamps:
-        """The ts of these slots."""
+        """Return the ts of these slots."""
         assert self.lo is not None, "asked of tables with a ts alone"
         return Stamps(self.lo[slots], None if self.hi is None else self.hi[slots])
 
@@ -268,7 +268,7 @@ class TableMemory:
         self.lo[slots] = stamps.lo
 
     def put_fields(self, slots: Slots, columns: DecodedColumns, at: NDArray[Any] | None, used: int) -> None:
-        """Set what field views read of these slots, from the columns' documents `at` (None: all)."""
+        """Set the columns for field views of these slots, from the documents `at` (None: all)."""
         for key, codes in columns.codes.items():
             self.codes[key].put(slots, codes if at is None else codes[at], used)
         for path, column in columns.inputs.items():
@@ -277,7 +277,7 @@ class TableMemory:
             self.where[where][slots] = kept if at is None else kept[at]
 
     def take_fields(self, slots: Slots) -> PreviousColumns:
-        """What field views read of these slots."""
+        """Return the columns for field views of these slots."""
         return PreviousColumns(
             {key: codes.lane[slots] for key, codes in self.codes.items()},
             {path: column.take(slots) for path, column in self.inputs.items()},
@@ -287,7 +287,7 @@ class TableMemory:
     # -- slot by slot
 
     def stamp(self, slot: int) -> int | float:
-        """The ts of one slot."""
+        """Return the ts of one slot."""
         assert self.lo is not None, "asked of tables with a ts alone"
         lo = self.lo.item(slot)
         return lo if self.hi is None else unpaired(self.hi.item(slot), lo)
@@ -303,7 +303,7 @@ class TableMemory:
             self.hi[slot], self.lo[slot] = pair_of(ts)
 
     def _pair(self, used: int) -> None:
-        """Keep pairs from now on."""
+        """Change the column of ts to pairs."""
         assert self.lo is not None, "asked of tables with a ts alone"
         if self.hi is None:
             pairs = Stamps(self.lo[:used].copy()).paired()
@@ -313,7 +313,7 @@ class TableMemory:
                 self.hi[:used] = pairs.hi
 
     def read(self, slot: int) -> DocumentFields:
-        """What field views read of one slot."""
+        """Return the inputs of field views from one slot."""
         return DocumentFields(
             [codes.lane.item(slot) for codes in self.codes.values()],
             [column.take_one(slot) for column in self.inputs.values()],
@@ -321,7 +321,7 @@ class TableMemory:
         )
 
     def put_reading(self, slot: int, reading: DocumentFields, used: int) -> None:
-        """Set what field views read of one slot."""
+        """Set the inputs of field views for one slot."""
         for codes, code in zip(self.codes.values(), reading.codes, strict=True):
             codes.put_one(slot, code, used)
         for column, value, keep in zip(self.inputs.values(), reading.values, self._plan.inputs.values(), strict=True):

@@ -1,12 +1,11 @@
-"""The gateway node of a table: records in, (prev, next) of documents out to its views, all as columns.
+"""The gateway node of a table: it takes records and sends (prev, next) of documents to its views, as columns.
 
-It loads what is remembered of the documents that a batch touches, decides which versions win, and gives each view what
-was told before and what is to be told. Invariants:
+It loads the documents that a batch touches, decides which versions win, and sends each view its deltas. Invariants:
 
-- it is a state machine without I/O of its own: it reads through the transaction it is given, and what it would write or
-  remember is left in `Writes`;
-- what is taken back is what was remembered of a document, never what its map would say now;
-- a batch changes nothing in memory but caches of committed rows until `Writes.after` runs.
+- It is a state machine without I/O of its own. It reads through a given transaction, and returns its writes and memory
+updates in `Writes`.
+- A retraction uses remembered data and the stored definition. It never runs a function again.
+- Until `Writes.after` runs, a batch changes nothing in memory but caches of committed rows.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ class TableNode:
     # -- memory
 
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         used = self.log.keys.map.used
         own = self.log.keys.nbytes + self.memory.cost(used) + self.spaces.nbytes
         return own + sum(v.nbytes(spaces=False) for v in self.views)
 
     def forget(self, room: int = 0) -> None:
-        """Drop what memory holds, so that there is room for so many keys; it is read again as it is needed."""
+        """Drop the memory, with room for so many keys after that; data is loaded again on demand."""
         self.log.forget(room)
         spaces = Spaces()
         self._start(spaces)
@@ -119,7 +118,7 @@ class TableNode:
         return report
 
     def look_up(self, reader: Reader, records: Records) -> tuple[Slots, StoredVersions]:
-        """The slots of the records' keys, all that is remembered of them loaded, and what is stored there."""
+        """Load all data of the keys of the records into memory. Return their slots and stored versions."""
         slots = self.slots_of(reader, records.k0, records.k1)
         return slots, self._stored(slots, self.table.has_ts)
 
@@ -130,7 +129,7 @@ class TableNode:
         return StoredVersions((state & PRESENT).astype(bool), gone, self.memory.stamps(slots) if stamped else None)
 
     def slots_of(self, reader: Reader, k0: Lane, k1: Lane | None) -> Slots:
-        """Return the slots of keys by their lanes, with all that is remembered of them in memory."""
+        """Load all data of these keys, given by their lanes, into memory. Return their slots."""
         slots, cold = self.log.resolve(reader, k0, k1)
         self.memory.fit(self.log.keys.map.used)
         if cold.size:
@@ -138,7 +137,7 @@ class TableNode:
         return slots
 
     def make_room(self, keys: int) -> None:
-        """Drop what memory holds if there is no room for so many keys more."""
+        """Drop the memory if it has no room for so many more keys."""
         if not self.log.keys.room(keys):
             self.forget(keys)
 
@@ -174,7 +173,7 @@ class TableNode:
         return Decision(outcome, take[part.winners], part.slots)
 
     def _same_columns(self, records: Records, which: NDArray[np.int64], slots: Slots) -> NDArray[np.bool_]:
-        """Which records agree with what is remembered, as far as field views read: the rest must differ."""
+        """Mark the records with the same field inputs as in memory. The other records differ from the stored ones."""
         old = self.memory.take_fields(slots)
         at = records.doc[which]
         out = np.ones(which.size, bool)
@@ -219,7 +218,7 @@ class TableNode:
         return out
 
     def carry(self, noted: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
-        """What goes along with lines that are copied; if `noted`, also when they were written."""
+        """Return a function that copies the emissions of copied lines; if `noted`, also their original numbers."""
 
         def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
             self.deltas.carry(writer, parts, base)
@@ -231,12 +230,12 @@ class TableNode:
     def commit(
         self, reader: Reader, new: WinningVersions, records: Records, report: IntakeReport, writes: Writes
     ) -> None:
-        """Tell the views, and leave the segment and what memory does after."""
+        """Send the deltas to the views. Schedule the write of the segment and the update of memory."""
         held = self.tell(reader, new, writes)
         report.held.update(int(records.at[new.records[i]]) for i in held)
 
     def tell(self, reader: Reader, new: WinningVersions, writes: Writes) -> list[int]:
-        """The same without a report; the answer is which of the new versions some view holds."""
+        """Do the work of `commit` without a report. Return the indexes of the new versions that a view holds."""
         log, memory = self.log, self.memory
         stored = new.stored or self._stored(new.slots, False)
         was = stored.present

@@ -1,9 +1,8 @@
-"""What the views of a table are told of a batch, and what is remembered of it.
+"""The deltas of a batch for the views of a table, and the emissions to remember.
 
-For each view the contributions of the documents before come off and those of the documents now go on. A document that
-a view can't take stays, for that view, what it was told last: neither side moves, and the view's held row keeps it.
-What function views yielded is remembered with the documents, a row for each segment; what fields emit is derived again
-from the line by the stored definition.
+Each view retracts the contributions of the documents before and adds those of the documents now. If a view cannot
+accept a document, it keeps the previous contributions, and its held row stores them. Emissions of function views are
+stored with the documents, a row per segment. Emissions of field views are derived again from the line.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class SegmentLines:
-    """Lines of a segment that are gone through, and those of documents among them, by their places in it."""
+    """Lines of a segment that a scan passes, and the places of current documents among them."""
 
     base: int
     start: int
@@ -65,7 +64,7 @@ class SegmentLines:
 
 @dataclass(slots=True)
 class WinningVersions:
-    """The versions that win: their slots, what they came with, and their documents' columns."""
+    """The versions that win: their slots, records, and columns of documents."""
 
     slots: Slots
     records: Index  # which record of the batch each is
@@ -80,7 +79,7 @@ class WinningVersions:
 
 
 class DeltaTable(Protocol):
-    """What telling needs of a table's node."""
+    """The part of a table node that deltas need."""
 
     table: Table
     views: tuple[ViewNode, ...]
@@ -89,20 +88,20 @@ class DeltaTable(Protocol):
 
     @property
     def build(self) -> ScannedViews | None:
-        """What views that are being built were told of, while there are any."""
+        """Return the scan of the views that are being built, or None."""
         ...
 
 
 class ScannedViews(Protocol):
-    """What views that are being built were told of."""
+    """The progress of the scan of views that are being built."""
 
     def told(self, records: Index) -> Mask:
-        """Whether they were told of the documents with these newest records."""
+        """Mark the newest records with documents that the views have already."""
         ...
 
 
 def document_of(line: bytes) -> dict[str, Any]:
-    """The document that a stored line holds."""
+    """Return the document of a stored line."""
     found = unwrap(line)
     if found.patched is not None:
         return found.patched.fields
@@ -111,19 +110,19 @@ def document_of(line: bytes) -> dict[str, Any]:
 
 
 def key_value(table: Table, doc: Any) -> Any:
-    """The key of a document."""
+    """Return the key of a document."""
     parts = tuple(reach(doc, path) for path in table.key.paths)
     return parts[0] if table.key.single else parts
 
 
 def key_of(table: Table, line: bytes) -> bytes:
-    """The encoded key of a stored line."""
+    """Return the encoded key of a stored line."""
     found = unwrap(line)
     return encode_key(found.key if found.absent else key_value(table, document_of(line)))
 
 
 def stamp_column(stamps: Stamps | None, lines: Sequence[bytes], at: Index) -> Column:
-    """The ts of the versions at these indexes; of a document merged from patches the greatest of its fields."""
+    """Return the ts of the versions at these indexes; for a document merged from patches, the greatest."""
     if stamps is None:
         own = (unwrap(lines[i]).patched for i in at.tolist())
         return Column.of([None if p is None or not p.stamps else max(p.stamps.values()) for p in own])
@@ -131,7 +130,7 @@ def stamp_column(stamps: Stamps | None, lines: Sequence[bytes], at: Index) -> Co
 
 
 def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple[Emissions, dict[int, Hold]]:
-    """What some of a batch's documents yielded."""
+    """Return the emissions and holds of some documents of a batch."""
     if docs.size == emissions.documents:
         return emissions, holds
     places = {doc: j for j, doc in enumerate(docs.tolist())} if holds else {}
@@ -140,17 +139,17 @@ def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple
 
 @dataclass(slots=True)
 class _DeltaSides:
-    """A batch as views see it: which of the new versions had a document before, and which have one now."""
+    """A batch as views see it: the new versions, those with a document before, and those with one now."""
 
     new: WinningVersions
     was: Index
     now: Index
     old: PreviousColumns | None
-    keys: SourceKeys | None  # those of the new versions, where a view keeps contributions
+    keys: SourceKeys | None  # of the new versions, if a view keeps contributions
 
 
 class ViewDeltas:
-    """Tells the views of one table."""
+    """The sender of deltas to the views of one table."""
 
     def __init__(self, node: DeltaTable) -> None:
         self._node = node
@@ -159,7 +158,7 @@ class ViewDeltas:
         self._keeps = any(view.keeps for view in node.views)
 
     def tell(self, reader: Reader, new: WinningVersions, was: Mask, now: Mask | None, writes: Writes) -> list[int]:
-        """Tell all views; the answer is which of the new versions some view holds."""
+        """Send the deltas to all views. Return the indexes of the new versions that a view holds."""
         node = self._node
         at = was.nonzero()[0]
         old = None
@@ -174,7 +173,7 @@ class ViewDeltas:
         return sorted(held)
 
     def tell_of(self, reader: Reader, new: WinningVersions, views: Sequence[ViewNode], writes: Writes) -> None:
-        """Tell these views of documents that are in the log already, and of which they were not told yet."""
+        """Send these views documents of the log that they have not received yet."""
         none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
         keys = self.keys_of(new) if any(view.keeps for view in views) else None
         sides = _DeltaSides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
@@ -182,13 +181,13 @@ class ViewDeltas:
             self._tell(reader, view, sides, writes)
 
     def refresh_view(self, reader: Reader, new: WinningVersions, view: ViewNode, writes: Writes) -> list[int]:
-        """Tell one view of documents that it was told of, as they are; which of them it holds."""
+        """Send one view documents again, as they are now. Return the indexes of those that it holds."""
         every, old = np.arange(new.slots.size), self._node.memory.take_fields(new.slots)
         keys = self.keys_of(new) if view.keeps else None
         return self._tell(reader, view, _DeltaSides(new, every, every, old, keys), writes)
 
     def _tell(self, reader: Reader, view: ViewNode, sides: _DeltaSides, writes: Writes) -> list[int]:
-        """Tell one view; which of the new versions it holds."""
+        """Send the deltas to one view. Return the indexes of the new versions that it holds."""
         new, held = sides.new, self.held[view.name]
         own = {i: held[slot] for i, slot in enumerate(new.slots.tolist()) if slot in held} if held else {}
         if isinstance(view.mapper, FieldMapper):
@@ -206,7 +205,7 @@ class ViewDeltas:
         return list(deltas.kept)
 
     def _scan_sides(self, sides: _DeltaSides, sweep: ScannedViews) -> _DeltaSides:
-        """The same for views that are being built: a document that they were not told of has nothing to take back."""
+        """Return the sides for views that are being built. Documents that they lack have nothing to retract."""
         slots = sides.new.slots[sides.was]
         told = sweep.told(self._node.log.records(slots))
         if told.all():
@@ -215,7 +214,7 @@ class ViewDeltas:
         return _DeltaSides(sides.new, sides.was[told], sides.now, old, sides.keys)
 
     def keys_of(self, new: WinningVersions) -> SourceKeys:
-        """The keys of the new versions."""
+        """Return the keys of the new versions."""
         lane, hashed = self._node.log.keys.map.lanes(new.slots)
         text: NDArray[np.object_] | None = None
         other = np.zeros(0, np.int64) if hashed is None else hashed.nonzero()[0]
@@ -231,7 +230,7 @@ class ViewDeltas:
 
     @staticmethod
     def _by_fields(view: ViewNode, mapper: FieldMapper, sides: _DeltaSides, held: Collection[int]) -> SourceChange:
-        """Map versions by fields; those before are mapped again from memory, unless a held row speaks for them."""
+        """Map versions by fields. Map those before again from memory, except for held documents."""
         new, old = sides.new, sides.old
         assert old is not None
         every = new.docs.size == new.columns.n
@@ -241,7 +240,7 @@ class ViewDeltas:
         return SourceChange(now, before, holds, lambda i: view.pairs_of(before.of_document(i)))
 
     def _by_function(self, view: ViewNode, sides: _DeltaSides, writes: Writes) -> SourceChange:
-        """Take the emissions that came with the columns, and leave them; those before are remembered."""
+        """Take the emissions of the new versions from the columns and remember them; load those before."""
         new, memory = sides.new, self._node.memory.functions[view.name]
         emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
         told = memory.take(new.slots[sides.was])
@@ -277,7 +276,7 @@ class ViewDeltas:
         writes.after.append(lambda: memory.put(new.slots, emissions, log.keys.map.used))
 
     def write_emissions(self, view: ViewNode, row: Emissions, writes: Writes) -> None:
-        """Leave the row of what a function yielded for the documents of the next segment."""
+        """Write the row with the emissions of a function for the documents of the next segment."""
         key = record_key(self._node.log.mark.tail)
         writes.puts.append((emissions_db(view.number), [(key, emissions_row(key, row, view.groups))]))
 
@@ -292,7 +291,7 @@ class ViewDeltas:
         freed: Sequence[int],
         writes: Writes,
     ) -> None:
-        """Hold the new versions in `told`; `freed` are the slots that were held and are no more."""
+        """Hold the new versions in `told`; `freed` are the slots that are no longer held."""
         table, held = self._node.table, self.held[view.name]
         rows: list[tuple[bytes, bytes, Hold, Pairs]] = []
         slots = new.slots.tolist()
@@ -316,7 +315,7 @@ class ViewDeltas:
     # -- segments that move
 
     def carry(self, writer: Writer, parts: Sequence[tuple[Segment, Index]], base: int) -> None:
-        """Lines move to the segment at `base`: what function views yielded for them goes along."""
+        """Copy the emissions of function views along with lines that move to the segment at `base`."""
         for view in self._node.views:
             if not isinstance(view.mapper, FunctionMapper):
                 continue
@@ -329,7 +328,7 @@ class ViewDeltas:
 
 
 def _remember_emissions(writer: Writer, view: ViewNode, places: Sequence[SegmentLines], emissions: Emissions) -> None:
-    """Remember what a function yielded for documents in the log: the rows of their segments reach so much further."""
+    """Extend the rows of the segments with the emissions of a function for documents in the log."""
     db, first = emissions_db(view.number), 0
     keys = [record_key(place.base) for place in places]
     for key, place in zip(keys, places, strict=True):

@@ -1,7 +1,7 @@
-"""Records of a batch on their way in: decoded, keyed, stamped, and those that can't be taken told apart.
+"""The intake of a batch: decode the records, compute their keys and stamps, and reject bad records.
 
-A batch is documents as lines and deletions by key, in one order. What is rejected leaves here with its reason; what
-stays are columns by record.
+A batch has documents as lines and deletions by key, in one order. The intake returns rejected records with a reason,
+and the accepted records as columns.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.views import Merge, Table
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Ahead = Callable[[Spaces], DecodedColumns | None]
-REJECTED = 255  # the outcome of a record that can't be taken
+REJECTED = 255  # the outcome of a rejected record
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A deletion: the key, and its ts where it has one."""
+    """A deletion: the key, and its ts if it has one."""
 
     key: Any
     ts: Any = None
@@ -40,22 +40,22 @@ class TableBatch:
     lines: list[bytes]
     deletes: dict[int, Deletion] = field(default_factory=dict)
     stamps: dict[int, Any] = field(default_factory=dict)  # by record: the ts that came beside it
-    beside: Callable[[int], Any] | None = None  # the same, of records that are not in `stamps`
-    decoded: Ahead | None = None  # the columns of the lines, where they may have been made beforehand
-    refused: int = 0  # records that gave no line, and are rejected already
+    beside: Callable[[int], Any] | None = None  # returns the ts of a record outside `stamps`
+    decoded: Ahead | None = None  # returns columns of the lines decoded in advance, if any
+    refused: int = 0  # records without a line, already rejected
 
     @property
     def n(self) -> int:
-        """How many records."""
+        """Count the records."""
         return len(self.lines) + len(self.deletes)
 
     def stamp(self, record: int) -> Any:
-        """The ts that came beside a record, if one did."""
+        """Return the ts that came beside a record, or None."""
         own = self.stamps.get(record)
         return self.beside(record) if own is None and self.beside is not None else own
 
     def places(self) -> Index:
-        """The place of each document among all records."""
+        """Return the place of each document among all records."""
         every = np.ones(self.n, bool)
         every[list(self.deletes)] = False
         return every.nonzero()[0]
@@ -63,7 +63,7 @@ class TableBatch:
 
 @dataclass(slots=True)
 class IntakeReport:
-    """How the records of a batch fared: an outcome for each, why for the rejected, and which documents are held."""
+    """The result of a batch: the outcome of each record, the reasons of rejections, and the held documents."""
 
     outcome: NDArray[np.uint8] | bytearray
     rejected: dict[int, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class IntakeReport:
 
 @dataclass(slots=True)
 class Records:
-    """The records that can be taken, as columns."""
+    """The accepted records, as columns."""
 
     at: Index  # their places in the batch
     k0: Lane
@@ -83,15 +83,15 @@ class Records:
     columns: DecodedColumns
     lines: list[bytes]
     unstamped: list[int]  # deletions without a ts, in a table that has one
-    void: Mask | None = None  # deletions of what never was
+    void: Mask | None = None  # deletions of keys without a version
 
     @property
     def n(self) -> int:
-        """How many."""
+        """Count the accepted records."""
         return int(self.at.size)
 
     def settle(self, slots: Slots, stored: StoredVersions) -> None:
-        """Give deletions without a ts that of the version they meet."""
+        """Give each deletion without a ts the ts of the version that it deletes."""
         if not self.unstamped:
             return
         assert self.stamps is not None
@@ -121,7 +121,7 @@ class Records:
             self.void = void
 
     def ts_of(self, record: int) -> int | float | None:
-        """The number by which a record is ordered."""
+        """Return the number that orders a record."""
         if self.stamps is None:
             return None
         if self.stamps.hi is None:
@@ -130,7 +130,7 @@ class Records:
 
 
 class IntakeTable(Protocol):
-    """What taking records in needs of a table's node."""
+    """The part of a table node that the intake needs."""
 
     table: Table
     decoder: Decoder
@@ -139,12 +139,12 @@ class IntakeTable(Protocol):
 
     @property
     def seed(self) -> int:
-        """The seed of hashed keys."""
+        """Return the seed of hashed keys."""
         ...
 
 
 def _narrowed(stamps: Stamps) -> Stamps:
-    """One lane where that is enough."""
+    """Reduce pairs to one lane if it can hold all values."""
     assert stamps.hi is not None
     whole = np.abs(stamps.hi) < float(1 << 62)
     if bool(whole.all()) and bool((stamps.hi == np.floor(stamps.hi)).all()):
@@ -155,7 +155,7 @@ def _narrowed(stamps: Stamps) -> Stamps:
 def take_in(
     node: IntakeTable, batch: TableBatch, columns: DecodedColumns | None = None
 ) -> tuple[Records, dict[int, str]]:
-    """The records that can be taken, and by their places why the others can't; `columns` where they are known."""
+    """Split a batch into accepted records and reasons of rejected ones; `columns` if already decoded."""
     if columns is None and batch.decoded is not None:
         columns = batch.decoded(node.spaces)
     if columns is None:
@@ -182,7 +182,7 @@ def take_in(
 
 
 def _ts_of(node: IntakeTable, columns: DecodedColumns, batch: TableBatch, places: Index | None) -> Sequence[Any] | Ints:
-    """The ts of each document: its own, or the one that came beside it."""
+    """Return the ts of each document: from the document or from beside it."""
     if node.table.broker_ts:
         return [batch.stamp(i if places is None else int(places[i])) for i in range(len(batch.lines))]
     assert columns.ts is not None
@@ -190,7 +190,7 @@ def _ts_of(node: IntakeTable, columns: DecodedColumns, batch: TableBatch, places
 
 
 def _first_kind(batch: TableBatch, values: Sequence[Any] | Ints, places: Index, bad: dict[int, str]) -> str | None:
-    """The kind of the first ts that can be taken, of documents and deletions in their order."""
+    """Return the kind of the first valid ts among documents and deletions, in their order."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     told = {place: value for i, (place, value) in enumerate(zip(places.tolist(), listed, strict=True)) if i not in bad}
     for place, deletion in batch.deletes.items():
@@ -212,7 +212,7 @@ def _with_deletes(
     stamps: Stamps | None,
     rejected: dict[int, str],
 ) -> tuple[Records, dict[int, str]]:
-    """Documents and deletions in one order."""
+    """Merge documents and deletions into one order."""
     where = list(batch.deletes)
     (d0, d1), refused = key_lanes([batch.deletes[i].key for i in where], node.seed)
     own = dict(refused)

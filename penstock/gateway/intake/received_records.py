@@ -1,8 +1,8 @@
-"""What was received of a record that can't be taken, as quarantine keeps it.
+"""The received form of a rejected record, as quarantine keeps it.
 
-Of bytes it is the bytes, of a dict the MessagePack that it would have been stored as, of anything else what can be told
-of it. Up to 128 MiB it is kept whole. Of a longer record of a spout the first 1 MiB is kept, and the size. A
-longer record of a caller is refused to the caller.
+Bytes are kept as they are, a dict as the MessagePack of its stored form, and any other value as text. A value of up to
+128 MiB is kept whole. For a longer record of a spout, quarantine keeps the first 1 MiB and the size. A longer record
+of a caller raises an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD = 1 << 20
 
 
 class Form(Enum):
-    """What the bytes are."""
+    """The format of the received bytes."""
 
     JSON = "json"
     """A document as it came."""
@@ -32,12 +32,12 @@ class Form(Enum):
     KEY = "key"
     """The key of a deletion, packed."""
     TEXT = "text"
-    """No document in itself: a row of a file with a head, or the text of what can't be stored."""
+    """Not a document: a row of a file with a header, or the text of a value that can't be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRecord:
-    """What was received of one record; `size` is that of all of it, of which `data` may be the beginning.
+    """The received form of one record; `size` is the full size, and `data` may hold only the beginning.
 
     >>> ReceivedRecord.of(b'{"name": "Sue"}').data, ReceivedRecord.of({"name": "Sue"}).form
     (b'{"name": "Sue"}', <Form.PACKED: 'packed'>)
@@ -46,22 +46,22 @@ class ReceivedRecord:
     form: Form
     data: bytes
     size: int
-    ts: Any = None  # what came beside it
+    ts: Any = None  # the ts that came beside it
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is kept."""
+        """Return True if `data` holds the whole record."""
         return len(self.data) == self.size
 
     @classmethod
     def made(cls, form: Form, data: bytes, ts: Any = None, size: int | None = None) -> ReceivedRecord:
-        """Keep the bytes, or the beginning of more than 128 MiB."""
+        """Keep the bytes, or the first 1 MiB if the size exceeds 128 MiB."""
         size = len(data) if size is None else size
         return cls(form, data if size <= MOST_RECEIVED else data[:_HEAD], size, ts)
 
     @classmethod
     def whole_of(cls, doc: Any, ts: Any = None) -> ReceivedRecord:
-        """Keep a document that a caller hands over; PenstockError if it can't be kept whole."""
+        """Keep the document of a caller; PenstockError if it is too large to keep whole."""
         received = cls.of(doc, ts)
         if not received.whole:
             raise PenstockError(
@@ -72,7 +72,7 @@ class ReceivedRecord:
 
     @classmethod
     def of(cls, doc: Any, ts: Any = None) -> ReceivedRecord:
-        """What was handed over as a document."""
+        """Convert any value passed as a document."""
         ts = _ts(ts)
         if isinstance(doc, str):
             return cls.made(Form.JSON, doc.encode("utf-8", "surrogatepass"), ts)
@@ -82,22 +82,22 @@ class ReceivedRecord:
             try:
                 return cls.made(Form.PACKED, pack_document(doc), ts)
             except PenstockError:
-                pass  # its text is what can be kept of it
+                pass  # keep it as text
         return cls.made(Form.TEXT, long_text(doc).encode(), ts)
 
     @classmethod
     def of_line(cls, line: bytes, ts: Any = None) -> ReceivedRecord:
-        """A document in stored form: JSON as it came, or MessagePack."""
+        """Convert a document in stored form: JSON as it came, or MessagePack."""
         return cls.made(Form.JSON if is_json(line) else Form.PACKED, line, ts)
 
     @classmethod
     def of_wire(cls, line: bytes) -> ReceivedRecord:
-        """A record that names its own table, in stored form."""
+        """Convert a record that names its own table, in stored form."""
         return cls.made(Form.WIRE, line)
 
     @classmethod
     def of_key(cls, key: Any, ts: Any = None) -> ReceivedRecord:
-        """The key of a deletion."""
+        """Convert the key of a deletion."""
         try:
             return cls.made(Form.KEY, pack(normalise(key)), _ts(ts))
         except PenstockError:
@@ -105,7 +105,7 @@ class ReceivedRecord:
 
 
 def _ts(ts: Any) -> Any:
-    """A ts as it can be kept: what can't be one is told in words."""
+    """Normalise a ts; an invalid ts becomes text."""
     try:
         return normalise(ts)
     except PenstockError:

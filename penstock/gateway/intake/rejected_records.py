@@ -1,13 +1,13 @@
-"""Quarantine: records that could not be taken, as they were received, until they are retried or dropped.
+"""Quarantine: rejected records as they were received, until a retry takes them or the user drops them.
 
-A row each, by their numbers, which are given once and grow:
+The key of a row is a number. Numbers grow and are never reused:
 
     [table, source, offset, where, reason, form, data, size, ts, tail]
-        offset: of a record that has one of its own   where: its place in the source, as people call it
-        form, data, size, ts: what was received       tail: the table's next record number then
+        offset: of a record that has one of its own   where: its place in the source, as text for users
+        form, data, size, ts: the received record     tail: the table's next record number at that time
 
-Invariants: a row is written in the transaction of the batch that the record was in, and goes in that of the one in
-which it is taken after all, or is dropped; a damaged one is an entry like the others, and can be dropped.
+Invariants: the batch of a record writes its row in the same transaction. A retry or a drop deletes the row in its own
+transaction. A damaged row is listed like the others, and can be dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUARANTINE = "quarantine"
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """A record that could not be taken."""
+    """A rejected record."""
 
     table: str
     source: str
@@ -49,7 +49,7 @@ class RejectedRecord:
 
     @property
     def lost(self) -> bool:
-        """Whether its row is damaged, so that nothing is known of it but that it was there."""
+        """Return True if the row is damaged, so that only its number is known."""
         return not self.table
 
 
@@ -58,7 +58,7 @@ def _key(number: int) -> bytes:
 
 
 def keep_rejected(rejects: Iterable[RejectedRecord], first: int, tails: Mapping[str, int], writes: Writes) -> None:
-    """Leave rows of these records, numbered from `first` on; `tails` are the tables' next record numbers."""
+    """Write rows for these records, numbered from `first` on; `tails` are the next record numbers of tables."""
     rows: list[tuple[bytes, bytes]] = []
     for number, own in enumerate(rejects, first):
         rows.append(_row(number, own, tails[own.table]))
@@ -74,33 +74,33 @@ def _row(number: int, own: RejectedRecord, tail: int) -> tuple[bytes, bytes]:
 
 
 def without_tails(reader: Reader, tables: Collection[str], writes: Writes) -> None:
-    """Records of these tables that are in quarantine count as older than all that their tables have."""
+    """Mark the quarantined records of these tables as older than all other records of their tables."""
     found = rejects_from(reader) if tables else ()
     rows = [_row(number, own, 0) for number, own in found if own.table in tables and own.tail]
     writes.puts.append((QUARANTINE, rows))
 
 
 def release(numbers: Mapping[int, str], writes: Writes) -> None:
-    """These are in quarantine no more; by number, the table, as far as that is known."""
+    """Delete these rows from quarantine; the mapping is from number to table, as far as known."""
     writes.deletes.append((QUARANTINE, [_key(number) for number in numbers]))
     for table in filter(None, numbers.values()):
         writes.kept[table] = writes.kept.get(table, 0) - 1
 
 
 def read_rejects(reader: Reader, numbers: Sequence[int]) -> dict[int, RejectedRecord]:
-    """Those of these records that are in quarantine."""
+    """Return the records with these numbers that are in quarantine."""
     rows = reader.get_many(QUARANTINE, [_key(number) for number in numbers])
     found = zip(numbers, rows, strict=True)
     return {number: _read(_key(number), row) for number, row in found if row is not None}
 
 
 def rejects_db(table: int) -> str:
-    """Name the database of the rejected records that a refill takes over; the number is that of its first table."""
+    """Name the database of the rejected records that a refill takes over, by the number of its first table."""
     return f"rejects:{table}"
 
 
 def rejects_from(reader: Reader, first: int = 0, db: str = QUARANTINE) -> Iterator[tuple[int, RejectedRecord]]:
-    """All records in quarantine, or in another database of such rows, from a number on, in order."""
+    """Iterate over the records of quarantine, or of a database of the same format, from a number on."""
     for key, row in reader.scan(db, _key(first)):
         yield int.from_bytes(key, "big"), _read(key, row)
 
@@ -118,7 +118,7 @@ def _read(key: bytes, row: bytes) -> RejectedRecord:
 
 
 def counted(reader: Reader, gone: Iterable[int]) -> dict[str, int]:
-    """By table, how many records there are without these."""
+    """Count the records of each table, without these numbers."""
     out: dict[str, int] = {}
     without = set(gone)
     for number, reject in rejects_from(reader):

@@ -1,8 +1,7 @@
-"""The numbers that lines had when they were written, of those that compacting copied since.
+"""The original record numbers of lines that a compaction copied.
 
-They are noted for as long as quarantine has records of a table whose versions have no ts, or while a table is made anew
-elsewhere: then they tell which of two came first. Invariant: what is noted is the number of the batch which wrote the
-version, however often its line was copied.
+They are kept while quarantine has records of a table without ts, or during a refill. They tell the order of two
+versions. Invariant: the number is that of the batch which wrote the version, after any number of copies.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ Index = NDArray[np.int64]
 
 
 def moved_lines_db(table: int) -> str:
-    """The database of the numbers that copied lines had before, a row for each segment."""
+    """Name the database of the original numbers of copied lines, with a row per segment."""
     return f"moved:{table}"
 
 
 def write_moved_lines(table: int, writer: Writer, parts: Sequence[tuple[Segment, Index]], base: int) -> None:
-    """These lines are copied to the segment at `base`."""
+    """Write the original numbers of the lines that were copied to the segment at `base`."""
     numbers = [first_numbers(table, writer, segment.base, at) for segment, at in parts]
     every = np.concatenate(numbers)
     if every.size:
@@ -34,7 +33,7 @@ def write_moved_lines(table: int, writer: Writer, parts: Sequence[tuple[Segment,
 
 
 def first_numbers(table: int, reader: Reader, base: int, at: Index) -> Index:
-    """The numbers with which these lines of a segment were written."""
+    """Return the original numbers of these lines of a segment."""
     key, db = record_key(base), moved_lines_db(table)
     row = reader.get_many(db, [key])[0]
     if row is None:

@@ -1,11 +1,11 @@
-"""Stored lines: a document as it was received, or wrapped with what its table keeps beside it.
+"""Stored lines: a document as it was received, or wrapped with additional data of its table.
 
-A wrapped line is a MessagePack array, which no document begins like:
+A wrapped line is a MessagePack array. No document begins with an array:
 
     [0, key, ts]                the document is absent since ts (a table without ts: nil)
-    [1, ts, line]               a document whose ts is not in it
+    [1, ts, line]               a document with a ts from outside it
     [2, floor, {field: ts}, {…}]
-                                a document merged from patches: the ts of the last deletion, each field's ts, the fields
+                                a document merged from patches: the ts of the last deletion, ts by field, the fields
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ ABSENT, STAMPED, PATCHED = 0, 1, 2
 
 
 def is_wrapped(line: bytes) -> bool:
-    """Whether it is an array, and so no document itself."""
+    """Return True if the line is an array, and so not a plain document."""
     return line[0] & 0xF0 == 0x90
 
 
 def absent_line(key: Any, ts: Any) -> bytes:
-    """The line that says that a key has no document."""
+    """Encode the line of a key without a document."""
     return pack([ABSENT, list(key) if isinstance(key, tuple) else key, ts])
 
 
 def stamped_line(ts: Any, line: bytes) -> bytes:
-    """A document with its ts."""
+    """Encode a document with its ts."""
     return pack([STAMPED, ts, line])
 
 
 def patched_line(patched: PatchedDocument) -> bytes:
-    """A document merged from patches."""
+    """Encode a document merged from patches."""
     return pack([PATCHED, patched.floor, patched.stamps, patched.fields])
 
 
 @dataclass(slots=True)
 class PatchedDocument:
-    """A merged document: its fields, the ts of each, and the ts of the last deletion (None: none, or no ts at all)."""
+    """A merged document: its fields, their ts, and the ts of the last deletion (None: no deletion, or no ts)."""
 
     fields: dict[str, Any]
     stamps: dict[str, Any]
@@ -49,7 +49,7 @@ class PatchedDocument:
 
 @dataclass(slots=True)
 class StoredLine:
-    """What a stored line holds."""
+    """The decoded content of a stored line."""
 
     line: bytes | None  # the document, None if it is absent or merged
     patched: PatchedDocument | None
@@ -58,12 +58,12 @@ class StoredLine:
 
     @property
     def absent(self) -> bool:
-        """Whether there is no document."""
+        """Return True if there is no document."""
         return self.line is None and (self.patched is None or not self.patched.fields)
 
 
 def unwrap(line: bytes) -> StoredLine:
-    """What a stored line holds."""
+    """Decode a stored line."""
     if not is_wrapped(line):
         return StoredLine(line, None, None, None)
     kind, *rest = unpack(line)

@@ -1,7 +1,7 @@
-"""How long a table with `tombstones=N` remembers deletions: those older than its greatest ts minus N are no content.
+"""The limit of remembered deletions: with `tombstones=N`, a deletion older than the greatest ts minus N is forgettable.
 
-Compacting forgets them; before it does, a late older record still meets them. Invariant: the limit follows from the
-winning versions alone, so that a digest which leaves out what is beyond it is the same before and after.
+Compaction deletes forgettable deletions. Until then a late record is still compared with them. Invariant: only winning
+versions determine the limit, so a digest without forgettable deletions is the same before and after.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _SECOND = 10**9
 def forgettable(
     readers: Sequence[Reader], table: Table, number: int, kind: str | None
 ) -> Callable[[bytes], bool] | None:
-    """Tells of a line whether it is a deletion that is no content; None where no line is. `kind` is that of its ts.
+    """Return a test for lines of forgettable deletions, or None if there are none. `kind` is the kind of ts.
 
-    `readers` are those of the table's partitions. All lines count for the greatest ts, dead ones too: a key's newest
-    version has the greatest of its ts.
+    `readers` are those of the partitions of the table. Superseded lines count too, because the newest version of a key
+    has
+    its greatest ts.
     """
     if table.tombstones is None or not any(read_mark(reader, number).tombstones for reader in readers):
         return None
@@ -50,7 +51,7 @@ def forgettable(
 
 
 def _ts_of(table: Table, found: StoredLine, line: bytes) -> int | float:
-    """The greatest ts of a line, as the number by which it is ordered."""
+    """Return the greatest ts of a line, as a number for comparison."""
     if found.patched is not None:
         floor = [] if found.patched.floor is None else [found.patched.floor]
         greatest: int | float = max(*floor, *found.patched.stamps.values(), -math.inf)

@@ -1,8 +1,8 @@
-"""Telling the views of a table once more what its documents are: each as if its newest version had just come.
+"""Refresh documents: send them to the views again, as if their newest versions had just arrived.
 
-What views were told of a document is read from the store, the document is mapped, and the one is taken back for the
-other; its line is written again, with what functions yielded for it now. A view that held the document takes it if it
-can.
+The node reads from the store the contributions of each document, and maps the document again. It retracts the stored
+contributions and adds the new ones. It writes the line again, with the new emissions of function views. A view that
+held the document takes it if it can.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.views import Merge
 
 
 def refresh_documents(node: TableNode, reader: Reader, keys: Sequence[Any], writes: Writes) -> list[int]:
-    """Tell of the documents with these keys, as far as there are any; which of them some view holds."""
+    """Refresh the existing documents of these keys. Return the indexes of those that a view holds."""
     (k0, k1), refused = key_lanes(keys, node.seed)
     assert not refused, "they are keys of documents"
     slots = np.unique(node.log.resolve(reader, k0, k1)[0])
@@ -31,7 +31,7 @@ def refresh_documents(node: TableNode, reader: Reader, keys: Sequence[Any], writ
         for held in node.deltas.held.values():
             for slot in known.tolist():
                 held.pop(slot, None)
-        node.loader.load(reader, known)  # what memory has may not be what the store has
+        node.loader.load(reader, known)  # memory may differ from the store
     present = slots[node.log.keys.state[slots] & PRESENT != 0]
     if not present.size:
         return []
@@ -39,7 +39,7 @@ def refresh_documents(node: TableNode, reader: Reader, keys: Sequence[Any], writ
 
 
 def current(node: TableNode, reader: Reader, present: Slots, decoder: Decoder) -> WinningVersions:
-    """The documents of these slots, as if they had just come."""
+    """Return the documents of these slots as versions that win."""
     lines = node.log.lines(reader, present)
     found = [unwrap(line) for line in lines]
     patched = [one.patched.fields for one in found if one.patched is not None]

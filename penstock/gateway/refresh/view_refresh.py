@@ -1,7 +1,7 @@
-"""Telling one view of a table again of documents that it holds, or putting these to rest.
+"""Refresh or rest the documents that one view holds.
 
-The documents' lines stay where they are, and no other view is told anything: where the view has a function, what it
-yields now is put in its place among what was remembered for the documents' segments.
+The lines of the documents stay in place, and other views get no deltas. For a view with a function, the new emissions
+replace the remembered ones in the rows of the segments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["refresh_view", "rest"]
 
 
 def refresh_view(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
-    """Tell a view of the documents that it holds, as they are now; the stored keys of those that there are."""
+    """Send a view the current documents that it holds. Return the stored keys of the existing ones."""
     keys, slots = _slots(node, reader, holds)
     if keys:
         mapper = view.mapper
@@ -45,7 +45,7 @@ def refresh_view(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, 
 
 
 def rest(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> list[bytes]:
-    """Take back what a view was told of documents that it holds, and let them rest; the stored keys of those."""
+    """Retract the contributions of documents that a view holds, and let them rest. Return their stored keys."""
     keys, slots = _slots(node, reader, holds)
     if keys:
         new = current(node, reader, slots, Decoder(node.plan, node.spaces, node.seed, []))
@@ -60,7 +60,7 @@ def rest(node: TableNode, view: ViewNode, reader: Reader, holds: Holds, writes: 
 def _retracted(
     node: TableNode, view: ViewNode, new: WinningVersions, writes: Writes
 ) -> tuple[Contributions, Contributions]:
-    """What comes of documents that are put to rest, which is nothing, and what goes."""
+    """Return the contributions to add for resting documents, which are none, and those to retract."""
     who = (node.deltas.keys_of(new), np.arange(new.slots.size)) if view.keeps else None
     if isinstance(view.mapper, FunctionMapper):
         minus = view.emitted(node.memory.functions[view.name].take(new.slots), who)
@@ -72,7 +72,7 @@ def _retracted(
 
 
 def _slots(node: TableNode, reader: Reader, holds: Holds) -> tuple[list[bytes], Slots]:
-    """The held documents that there are: their stored keys, and their slots with all that is remembered of them."""
+    """Load the existing held documents into memory. Return their stored keys and their slots."""
     keys = list(holds)
     (k0, k1), refused = key_lanes([decode_key(whole) for whole, _ in holds.values()], node.seed)
     assert not refused, "they are keys of documents"
@@ -83,7 +83,7 @@ def _slots(node: TableNode, reader: Reader, holds: Holds) -> tuple[list[bytes], 
 
 
 def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer, ViewNode, Emissions], None]:
-    """Puts what a function yields for these documents in the place of what it yielded for them."""
+    """Return a writer that replaces the emissions of these documents in the rows of their segments."""
     records = node.log.records(slots)
     places = [(s.base, len(s), which, at) for s, which, at in segments_of(reader, node.number, records)]
 

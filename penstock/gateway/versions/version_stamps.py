@@ -1,8 +1,8 @@
 """Columns of ts: numbers or instants that order the versions of documents, exactly.
 
-A ts is an int, a finite float, or RFC 3339 text, which counts as its nanoseconds since 1970. While all are ints of 64
-bits a column is one lane. Where one is not, it is a pair: the nearest float, and the exact rest as an int; pairs in
-lexical order are in the order of the numbers, since rounding keeps order.
+A ts is an int, a finite float, or RFC 3339 text, which counts as its nanoseconds since 1970. If all are 64-bit ints, a
+column is one lane. Otherwise each ts is a pair: the nearest float, and the exact rest as an int. Pairs sort like their
+numbers, since rounding keeps order.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Stamps:
         return int(self.lo.size)
 
     def take(self, index: NDArray[Any]) -> Stamps:
-        """Those at these indexes, or where this mask holds."""
+        """Return the ts at these indexes, or at the places that a mask marks."""
         return Stamps(self.lo[index], None if self.hi is None else self.hi[index])
 
     def column(self) -> Column:
-        """The same as values: ints, and floats where they are none."""
+        """Return the ts as values: ints, or floats if they are not whole."""
         if self.hi is None:
             return Column(self.lo)
         pairs = zip(self.hi.tolist(), self.lo.tolist(), strict=True)
         return Column.of([int(hi) + lo if hi.is_integer() else hi for hi, lo in pairs])
 
     def paired(self) -> Stamps:
-        """The same as pairs."""
+        """Return the column with pairs."""
         if self.hi is not None:
             return self
         hi = self.lo.astype(np.float64)
@@ -57,7 +57,7 @@ class Stamps:
         return Stamps(lo, hi)
 
     def less(self, other: Stamps) -> Mask:
-        """Where this is less than the other."""
+        """Mark the places with a ts less than that of `other`."""
         if self.hi is None and other.hi is None:
             return np.less(self.lo, other.lo)
         a, b = self.paired(), other.paired()
@@ -66,7 +66,7 @@ class Stamps:
         return np.less(a.hi, b.hi) | (np.equal(a.hi, b.hi) & np.less(a.lo, b.lo))
 
     def same(self, other: Stamps) -> Mask:
-        """Where both are equal."""
+        """Mark the places with equal ts."""
         if self.hi is None and other.hi is None:
             return np.equal(self.lo, other.lo)
         a, b = self.paired(), other.paired()
@@ -75,13 +75,13 @@ class Stamps:
         return np.equal(a.lo, b.lo) & np.equal(a.hi, b.hi)
 
     def ascends(self) -> bool:
-        """Whether none is less than the one before it."""
+        """Return True if no ts is less than the one before it."""
         hi = self.hi
         after = Stamps(self.lo[1:], None if hi is None else hi[1:])
         return not bool(after.less(Stamps(self.lo[:-1], None if hi is None else hi[:-1])).any())
 
     def ranks(self) -> Ints:
-        """Dense ranks: equal ts have equal ranks."""
+        """Return dense ranks: equal ts have equal ranks."""
         order = np.argsort(self.lo, kind="stable") if self.hi is None else np.lexsort((self.lo, self.hi))
         ordered = self.take(order)
         steps = np.zeros(len(self), np.int64)
@@ -94,7 +94,7 @@ class Stamps:
 
     @staticmethod
     def join(parts: Sequence[Stamps]) -> Stamps:
-        """The parts one after the other."""
+        """Concatenate columns."""
         if all(p.hi is None for p in parts):
             return Stamps(np.concatenate([p.lo for p in parts]))
         pairs = [p.paired() for p in parts]
@@ -102,7 +102,7 @@ class Stamps:
 
 
 def number_of(value: Any, kind: str | None) -> tuple[int | float, str]:
-    """The number by which a ts is ordered, and its kind; ValueError says why it is none."""
+    """Return the number that orders a ts, and its kind; ValueError with the reason if it is invalid."""
     if type(value) is str:
         if kind == NUMBER:
             raise ValueError(f"its ts is {value_text(value)}, and the ts of this table are numbers")
@@ -117,7 +117,7 @@ def number_of(value: Any, kind: str | None) -> tuple[int | float, str]:
 
 
 def pair_of(number: int | float) -> tuple[float, int]:
-    """A number as a pair; ValueError where it is too large."""
+    """Split a number into a pair; ValueError if it is too large."""
     if isinstance(number, float):
         return number + 0.0, 0  # −0.0 is 0
     try:
@@ -131,22 +131,22 @@ def pair_of(number: int | float) -> tuple[float, int]:
 
 
 def unpaired(hi: float, lo: int) -> int | float:
-    """The number of a pair: an int wherever it is one."""
+    """Return the number of a pair, as an int if it is whole."""
     return int(hi) + lo if hi.is_integer() else hi
 
 
 def plain_ts(number: Any) -> Any:
-    """The number of a ts as it is stored and read: an int wherever it is one, null where there is none."""
+    """Return the number of a ts as it is stored and read: an int if it is whole, None without one."""
     return None if number is None else unpaired(*pair_of(number))
 
 
 def is_lane(number: int | float) -> bool:
-    """Whether one lane holds a number."""
+    """Return True if one lane holds a number."""
     return type(number) is int and _INT_MIN <= number <= _INT_MAX
 
 
 def kind_of(value: Any) -> str | None:
-    """The kind of a ts; None where it is none that can be taken."""
+    """Return the kind of a ts, or None if it is invalid."""
     try:
         number, kind = number_of(value, None)
         pair_of(number)
@@ -158,9 +158,9 @@ def kind_of(value: Any) -> str | None:
 def stamps_of(
     values: Sequence[Any] | Ints, kind: str | None, skip: set[int]
 ) -> tuple[Stamps, str | None, dict[int, str]]:
-    """The column of these ts, the kind they have, and by index why some can't be taken.
+    """Return the column of these ts, their kind, and the reasons of rejections by index.
 
-    `kind` is that of the table so far; the first that can be taken decides it. `skip` are rejected already.
+    `kind` is that of the table so far; otherwise the first valid ts decides it. `skip` are rejected already.
     """
     n = len(values)
     if isinstance(values, np.ndarray):

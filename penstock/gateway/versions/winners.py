@@ -1,7 +1,7 @@
-"""Which version of each document wins, and how each record of a batch fared, as if they had come one by one.
+"""Pick the winning version of each key in a batch, with the same outcomes as for one record after the other.
 
-Pure over columns: records in the batch's order, and what was stored before. The version of a record is (ts, arrival);
-arrival is the batch's order, and all of the batch comes after all that is stored.
+These are pure functions of columns: the records in the order of the batch, and the stored versions. The version of a
+record is (ts, arrival). Arrival is the order of the batch; a stored version always arrived earlier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SameDocument = Callable[[int, int], bool]
 
 
 class Outcome(IntEnum):
-    """How a record fared."""
+    """The outcome of a record."""
 
     APPLIED = 0
     EQUAL = 1
@@ -31,7 +31,7 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class Decision:
-    """The outcome of each record, and the record that wins each slot that a new version is written for."""
+    """The outcome of each record, and by slot the record that becomes the new version."""
 
     outcome: NDArray[np.uint8]
     winners: Index
@@ -40,7 +40,7 @@ class Decision:
 
 @dataclass(slots=True)
 class StoredVersions:
-    """What is stored of each record's key: whether there is a document, whether a tombstone with a ts, and the ts."""
+    """The stored version of the key of each record: a document or a tombstone, and the ts."""
 
     present: Mask
     tombstone: Mask
@@ -62,8 +62,9 @@ def decide(
 ) -> Decision:
     """Decide a batch.
 
-    `same(i, j)` tells whether records i and j hold equal documents; `same_as_stored(records)` whether each of these
-    holds the stored document of its key.
+    `same(i, j)` compares the documents of records i and j. `same_as_stored(records)` compares each document with the
+    stored
+    one of its key.
     """
     n = int(slots.size)
     late, unmoved = _late(slots, ts, stored), None
@@ -103,7 +104,7 @@ def decide(
 
 @dataclass(slots=True)
 class _Facts:
-    """Facts of each record beside the version that is stored of its key."""
+    """Facts of each record compared with the stored version of its key."""
 
     deletes: Mask | None
     unmoved: Mask | None  # its ts is that of the stored version; None in a table without ts
@@ -112,7 +113,7 @@ class _Facts:
 
 
 def _decide_unique(slots: Slots, late: Mask, facts: _Facts) -> Decision:
-    """Decide a batch whose records are of one key each."""
+    """Decide a batch with one record per key."""
     winners, outcome = np.arange(slots.size), np.zeros(slots.size, np.uint8)
     if np.count_nonzero(late):
         winners = (~late).nonzero()[0]
@@ -125,7 +126,7 @@ def _decide_unique(slots: Slots, late: Mask, facts: _Facts) -> Decision:
 
 
 def _by_slot(slots: Slots) -> Index:
-    """The records by slot, those of one slot in their order."""
+    """Sort the records by slot, those of one slot in their order."""
     n = int(slots.size)
     if n and int(slots.max()) < 1 << 31:
         return np.sort(slots << 32 | np.arange(n)) & 0xFFFFFFFF
@@ -140,7 +141,7 @@ def _late(slots: Slots, ts: Stamps | None, stored: StoredVersions) -> Mask:
 
 
 def _late_inside(slots: Slots, ts: Stamps | None, arrival: Index) -> Mask:
-    """Records that come after one of the same key and batch with a greater ts."""
+    """Mark the records after a record of the same key and batch with a greater ts."""
     n = int(slots.size)
     out = np.zeros(n, bool)
     if ts is None:
@@ -153,7 +154,7 @@ def _late_inside(slots: Slots, ts: Stamps | None, arrival: Index) -> Mask:
 
 
 def _equal_to_stored(records: Index, facts: _Facts) -> Mask:
-    """Which of these records are what is stored of their keys already."""
+    """Mark the records that equal the stored version of their key."""
     equal, stored = np.zeros(records.size, bool), facts.stored
     may = stored.present[records]
     if facts.deletes is not None:
@@ -181,7 +182,7 @@ def _equal_inside(
     facts: _Facts,
     same: SameDocument,
 ) -> None:
-    """Mark records that repeat the version that was current when they came, where a key occurs several times."""
+    """Mark the records that repeat the version that was current on arrival, for keys with several records."""
     order = arrival[outcome[arrival] != Outcome.LATE]
     ordered = slots[order]
     repeats = np.zeros(order.size, bool)
