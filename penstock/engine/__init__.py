@@ -1,4 +1,4 @@
-"""The engine: opens a store, wires the rooms, and takes what users put."""
+"""The engine: open a store, connect the rooms, and serve the calls of users."""
 
 from penstock.core import (
     Batch,

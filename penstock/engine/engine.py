@@ -37,7 +37,7 @@ from penstock.views import Change, Changes, Counts, Position
 
 
 class Engine(RepairCalls, DefinitionCalls):
-    """An open store; made by `ps.open`.
+    """An open store, made by `ps.open`.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -89,7 +89,7 @@ class Engine(RepairCalls, DefinitionCalls):
         return self._one(table, batch)
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Counts | Ticket:
-        """Delete the document with this key; without `ts` as of the current version's.
+        """Delete the document with this key. Without `ts` the deletion gets the ts of the current version.
 
         engine.delete("users", 7, ts=2)
         """
@@ -101,9 +101,9 @@ class Engine(RepairCalls, DefinitionCalls):
     def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
-        A list of up to 10,000 documents is one transaction; longer input is cut. What can't be taken is counted as
-        rejected and named; under `strict` its batch is undone instead and BatchRejected raised. Where another core is
-        there, a process of its own decodes long input for field views, and ends with the call.
+        A list of up to 10,000 documents is one transaction; longer input is split. The result counts and lists rejected
+        documents. With `strict` a rejection undoes its batch and raises BatchRejected. On a machine with several cores,
+        a helper process decodes long input for field views, and ends with the call.
 
         engine.put_many("users", open("users.jsonl", "rb"))
         """
@@ -116,7 +116,7 @@ class Engine(RepairCalls, DefinitionCalls):
 
     @contextmanager
     def batch(self) -> Iterator[Transaction]:
-        """One transaction over several tables; an exception undoes it.
+        """Make one transaction over several tables; an exception undoes it.
 
         with engine.batch() as b:
             b.put("users", {"id": 7, "name": "Sue"})
@@ -134,10 +134,10 @@ class Engine(RepairCalls, DefinitionCalls):
 
     @checked
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
-        """Take what a spout delivers; `resume`, the next offset to read, commits with the data.
+        """Put records of a spout; `resume`, the next offset to read, commits with the data.
 
-        A record below the offset that is committed already is a redelivery: it changes nothing and counts as late. A
-        repost is done before the rest, and counts as equal.
+        A record below the committed offset is a redelivery: it changes nothing and counts as late. Reposts run before
+        the other records, and count as equal.
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """
@@ -148,13 +148,13 @@ class Engine(RepairCalls, DefinitionCalls):
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches, each with the offset after it in one transaction; gives its counts as it is durable.
+        """Put batches of a spout, each with the offset after it in one transaction; yield its counts once durable.
 
-        A batch below the offset that is committed already is a redelivery: it changes nothing and counts as late. One
-        that does not begin there raises SourceMoved. Under `envelope` each record goes to the table that it names, and
-        one with ts 0 is a repost, which is done before the rest and counts as equal. `long` says whether there is
-        enough for another core to help, or with None that it will show; `batches` is then read ahead, so it should end
-        where no more is there yet.
+        A batch below the committed offset is a redelivery: it changes nothing and counts as late. Any other batch must
+        begin at that offset, or SourceMoved is raised. With `envelope` each record names its table. A record with ts 0
+        is then a repost: it runs before the rest and counts as equal. `long` says that the input is long enough for a
+        second core to help; None decides during the load. `batches` may be read ahead, so the iterable should end if no
+        more input is available yet.
 
         for batch, counts in engine.load("users", batches):
             spout.committed(batch)
@@ -164,7 +164,7 @@ class Engine(RepairCalls, DefinitionCalls):
         yield from self.store.load(table, batches, long, self._repost)
 
     def remembered(self, source: str) -> Remembered | None:
-        """Give the offset and the spout state that the store has of a source; None if it has none.
+        """Return the offset and the spout state that the store has for a source; None if it has none.
 
         engine.remembered("file:a")
         """
@@ -172,9 +172,9 @@ class Engine(RepairCalls, DefinitionCalls):
         return self.store.remembered(source)
 
     def take(self, tables: dict[str, list[Batch]], strict: bool = False, atomic: bool = False) -> Counts:
-        """One transaction of batches that another process made; under `strict` a rejection undoes it.
+        """Write batches that another process made in one transaction; with `strict` a rejection undoes it.
 
-        With `atomic` it is in at all partitions or at none, where the store has several.
+        With `atomic` either all partitions of the store commit it or none.
 
         engine.take({"users": [batch]})
         """
@@ -187,10 +187,10 @@ class Engine(RepairCalls, DefinitionCalls):
 
     @checked
     def compact(self, progress: Progress | None = None) -> Compacted:
-        """Give back what old versions take, and forget the deletions that `tombstones=` lets go, while others write.
+        """Free the space of old versions, and forget deletions beyond `tombstones=`, while others write.
 
-        The space is used again by what is put later; the file itself becomes smaller by `penstock compact` while no
-        process has the store open. `progress` is told how many records are passed, of how many.
+        Later writes use the freed space. The file shrinks only by `penstock compact`, while no process has the store
+        open. `progress` receives the number of records done and the total.
 
         engine.compact().freed
         """
@@ -200,10 +200,10 @@ class Engine(RepairCalls, DefinitionCalls):
 
     @checked
     def copy(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Copied:
-        """Copy the store into a folder that is not there yet, as it is at this moment, and read the copy back.
+        """Copy the current state of the store into a folder that does not exist yet, and read the copy back.
 
-        Others write meanwhile. The copy is a store itself. `progress` is told what is done ("copying", "checking"), how
-        many bytes of it, and of how many.
+        Others write meanwhile. The copy is a store itself. `progress` receives the step ("copying" or "checking"), the
+        number of bytes done and the total.
 
         engine.copy("backups/monday").bytes
         """
@@ -214,12 +214,12 @@ class Engine(RepairCalls, DefinitionCalls):
         return self.store.copy(path, os.fspath(folder), progress)
 
     def begin_scrubbing(self, scrubbing: Scrubbing | None) -> None:
-        """Have a thread scrub the store now and then; a store in memory has no pages."""
+        """Start a thread that scrubs the store at intervals; a store in memory has no pages."""
         self._state.must_be_open()
         self.store.begin_scrubbing(scrubbing)
 
     def last_scrub(self) -> ScrubResult | None:
-        """The result of the last scrub; None if there was none."""
+        """Return the result of the last scrub; None if there was none."""
         return self.store.last_scrub()
 
     def scrub_once(self, progress: Progress | None = None) -> None:
@@ -228,11 +228,11 @@ class Engine(RepairCalls, DefinitionCalls):
         self.store.scrub(progress)
 
     def begin_group(self) -> None:
-        """Give tickets for puts from now on: durability="group"."""
+        """Make later puts return tickets, as with durability="group"."""
         self._committer = Committer(self.store.write_group, self._state.must_be_own_process)
 
     def flush(self) -> None:
-        """Wait until all that was put before is durable, or has failed; at once under durability="sync".
+        """Wait until all earlier puts are durable or have failed. With durability="sync" return at once.
 
         engine.flush()
         """
@@ -241,7 +241,7 @@ class Engine(RepairCalls, DefinitionCalls):
             self._committer.flush()
 
     def settle(self) -> None:
-        """Wait until all that was put before shows in every view: at once, where a store has one partition.
+        """Wait until every view shows all earlier puts. With one partition there is nothing to wait for.
 
         engine.settle()
         """
@@ -251,10 +251,10 @@ class Engine(RepairCalls, DefinitionCalls):
     # -- reading
 
     def snapshot(self, consistency: Consistency = "eventual") -> Snapshot:
-        """All views and tables at one position; it sees nothing of what comes after.
+        """Make a snapshot: all views and tables at one position, without later changes.
 
-        Of several partitions each is shown as of a commit of its own, and with consistency="position" with nothing on
-        its way between them; of one partition both are the same.
+        With several partitions, each is read at a commit of its own. consistency="position" also waits until nothing is
+        in flight between them. With one partition both are the same.
 
         with engine.snapshot() as snap:
             snap.view("namecount")["Sue"]
@@ -270,13 +270,13 @@ class Engine(RepairCalls, DefinitionCalls):
         until: Position | None = None,
         early: bool = False,
     ) -> Iterator[Change]:
-        """What changed in these views, or in all, after the position `since`, in the order of commits.
+        """Iterate over the changes of these views, or of all, after the position `since`, in the order of commits.
 
-        Without `since` it begins with the oldest change that is kept; with `initial` with the views as they are, each
-        row as a change from ABSENT, and goes on from there. With `follow` it never ends, and gives changes some
-        milliseconds after their commit; with `until` it ends with the changes of that position. PositionExpired says
-        that not all changes since a position are kept, at the call or later. A weak view may show contributions before
-        their batch is saved: these changes come once it is, or at once with `early`.
+        Without `since` it begins with the oldest change in the feed. With `initial` it begins with the current rows,
+        each as a change from ABSENT. With `follow` it never ends, and yields a change some milliseconds after its
+        commit. With `until` it ends after the changes of that position. If the feed has dropped changes after `since`,
+        the call or a later step raises PositionExpired. A weak view may show contributions before their batch is saved.
+        Their changes come after the save, or at once with `early`.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)
@@ -293,10 +293,10 @@ class Engine(RepairCalls, DefinitionCalls):
         until: Position | None = None,
         early: bool = False,
     ) -> Iterator[Changes]:
-        """What `changes` gives, in parts, each as columns: for many changes a fraction of the cost.
+        """Iterate over the same changes as `changes`, in parts with columns. For many changes this costs far less.
 
-        In a store of several partitions the changes of one group come in the order of commits, those of groups in
-        several partitions in none; all changes up to the position of each were given.
+        With several partitions, the changes of one group come in the order of commits. Groups of different partitions
+        have no common order. After a change with a position, all changes up to this position have been yielded.
 
         for part in engine.feed("namecount", since=position):
             print(part.groups, part.old, part.new, part.positions)
@@ -305,7 +305,7 @@ class Engine(RepairCalls, DefinitionCalls):
         return self.store.follow(views, since, follow, initial, until, early)
 
     def status(self) -> dict[str, Any]:
-        """Tables, views, position, sources and sizes, as data.
+        """Return tables, views, position, sources and sizes as plain data.
 
         engine.status()["tables"]["users"]["documents"]
         """
@@ -313,7 +313,7 @@ class Engine(RepairCalls, DefinitionCalls):
         return self.store.status()
 
     def digest(self) -> str:
-        """One digest over all content: equal for equal content, whatever its history.
+        """Return one digest of all content. Stores with equal content have equal digests.
 
         engine.digest()
         """
@@ -321,7 +321,7 @@ class Engine(RepairCalls, DefinitionCalls):
             return digest_of(snap, self._state.app)
 
     def close(self) -> None:
-        """Finish what was put and let go of the store. A child that inherited it by a fork has nothing to close.
+        """Finish all puts and release the store. A forked child that inherited it has nothing to close.
 
         engine.close()
         """

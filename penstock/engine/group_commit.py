@@ -38,21 +38,21 @@ class Ticket:
 
     @classmethod
     def of(cls, counts: Counts) -> Ticket:
-        """The ticket of what is durable already."""
+        """Make the ticket of a put that is durable already."""
         ticket = cls()
         ticket._counts = counts
         ticket._one_less()
         return ticket
 
     def done(self) -> bool:
-        """Whether it is durable, or has failed.
+        """Return True if the put is durable or has failed.
 
         engine.put("users", doc).done()
         """
         return self._done.is_set()
 
     def result(self, timeout: float | None = None) -> Counts:
-        """Wait until it is durable; its counts, or what it failed with. TimeoutError after `timeout` seconds.
+        """Wait until the put is durable. Return its counts, or raise its error; TimeoutError after `timeout` seconds.
 
         engine.put("users", doc).result()
         """
@@ -71,7 +71,7 @@ class Ticket:
 
 
 class Committer:
-    """The thread that commits, and what waits for it."""
+    """The thread that commits groups of puts, and its queue."""
 
     def __init__(
         self, commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]], check: Callable[[], object]

@@ -138,7 +138,7 @@ class OneStore:
             for part in ahead:
                 batch = coming.popleft()
                 yield batch, self._load(table, batch, part, repost)
-                del batch, part  # so that no more is in memory than what is read ahead
+                del batch, part  # free the memory: only the batches read ahead stay in it
 
     def _load(self, table: str, batch: SpoutBatch, part: Batch, repost: Repost) -> Counts:
         if not batch.envelope:

@@ -1,4 +1,4 @@
-"""Opening a store: one writer, any number of readers, and what has to agree before anything is done."""
+"""Open a store with one writer and any number of readers, and check that app, options and store agree."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def open_engine(
 ) -> Engine:
     """Open a store to write it, or with `readonly` to read it from any process while another writes.
 
-    `path` is a folder, made if need be, or None for a store in memory. `memory` bounds what the process takes, in
-    bytes. Under durability="sync" a put is on the disk when it returns; under "group" it gives a ticket at once, and
-    commits are synced every 5 ms or 10,000 documents. While a store is open to write, a thread listens on a socket in
-    its folder, so that commands of the same user can hand over their writes; with `listen=False` none does. `changes`
-    is how many changes of views the feed keeps, in 256 MB at most; with 0 there is none.
+    `path` is a folder, created on demand, or None for a store in memory. `memory` limits the memory of the process, in
+    bytes. With durability="sync" a put is on the disk when it returns. With "group" a put returns a ticket at once, and
+    commits are synced every 5 ms or 10,000 documents. An open writer listens on a socket in the folder for writes from
+    commands of the same user; `listen=False` disables this. `changes` is the number of changes that the feed keeps, in
+    256 MB at most; 0 disables the feed.
 
-    A view that the store has under another definition, or lacks, is built while others write. Readers see the former
-    view until the build is complete. `engine.migrate()` waits for that. migrate="refuse" raises DefinitionChanged
-    instead. A reader sees the views of the store, whatever its own app says.
+    If the app adds a view or changes a definition, the view is built while others write. Readers see the former view
+    until the build is complete. `engine.migrate()` waits for that. migrate="refuse" raises DefinitionChanged instead. A
+    reader sees the views of the store, even if its own app defines others.
 
-    With `partitions` a new store has so many, each with a process of its own, or with processes=False all of them in
-    this one, as a store in memory has them. A store has as many as it was made with, or parted into.
+    `partitions` sets the number of partitions of a new store. Each runs in its own process; with processes=False, or in
+    memory, all run in this process. An existing store keeps its number of partitions.
 
-    `mode` has the permissions of new folders, and of new files without those to execute. An empty folder gets them
-    too. By default only this user has any. With `scrub` a thread looks for damage of all pages.
+    `mode` sets the permissions of new folders; new files get them without the execute bits. An empty folder gets them
+    too. By default only this user has access. With `scrub` a thread checks all pages for damage.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -104,7 +104,7 @@ def open_engine(
     owner = WriterLock(where, mode)
     sock: socket.socket | None = None
     try:
-        # Whoever is refused as a second writer finds the socket from the first moment, and waits until it is answered.
+        # A refused second writer finds the socket from the first moment, and waits for an answer.
         sock = take_socket(where) if listen else None
         return _writer(app, open_lmdb(where, mode=mode), where, owner, durability, settings, sock, migrate)
     except BaseException:

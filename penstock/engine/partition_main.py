@@ -1,7 +1,7 @@
 """The process of one partition, begun by the process that opened the store.
 
-It is told on its standard input what it is, opens its store, says on its standard output that it has, or why it could
-not, and works until its input ends: by the close of the engine, or by the death of the process that it serves.
+It reads its configuration from standard input and opens its store. It reports success or the error on standard output.
+It works until its input ends, when the engine is closed or its parent process dies.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
 
 
 class _EarlyDelivery:
-    """Tells others early, and waits for them; for those that need not be waited for so many seconds at most."""
+    """Sends early sets and waits for acks. The wait for optional ones is limited to `deadline` seconds."""
 
     def __init__(self, couriers: Mapping[int, DeliveryThread], deadline: float) -> None:
         self._delivery_threads = couriers
         self._deadline = deadline
 
     def __call__(self, early: Mapping[int, EarlySet]) -> set[int]:
-        """Who has it."""
+        """Return the partitions that have stored their set."""
         told = {other: self._delivery_threads[other].tell(one) for other, one in early.items()}
         until = time.monotonic() + self._deadline
         for one in told.values():
@@ -85,7 +85,7 @@ def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, 
 
 @contextmanager
 def _signs(say: IO[bytes]) -> Iterator[None]:
-    """Signs of life while the store is opened, which may take long."""
+    """Send signs of life during a long opening of the store."""
     done = threading.Event()
 
     def beat() -> None:
@@ -104,19 +104,19 @@ def _signs(say: IO[bytes]) -> Iterator[None]:
 
 def _answer(file: IO[bytes], what: object) -> None:
     data = pack(what)
-    with suppress(BrokenPipeError):  # nobody is there any more, and the input ends too
+    with suppress(BrokenPipeError):  # the parent has ended, so the input ends too
         file.write(len(data).to_bytes(4, "big") + data)
         file.flush()
 
 
 def main() -> int:
-    """Be a partition."""
+    """Run the process of a partition."""
     say = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what functions of views print is no answer
+    os.dup2(2, 1)  # the output of functions of views is not an answer
     try:
         _serve(read_message(sys.stdin.buffer), sys.stdin.buffer, say)
     except EOFError:
-        return 1  # who begins it was killed before it said what this is
+        return 1  # the parent was killed before it sent the configuration
     except PenstockError as error:
         _answer(say, {"failed": error_data(error)})
         return 1

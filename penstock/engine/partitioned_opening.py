@@ -1,8 +1,8 @@
-"""Opening a store of several partitions: who owns it, how it is parted, and who works each partition.
+"""Open a store of several partitions: take its lock, read its layout, and start the partitions.
 
-The process that opens it owns the store's folder, and begins a process for each partition, or works all of them itself.
-Invariant: whoever has a partition's lock while the folder's is ours is of an owner that died; it is killed, and its end
-awaited, before that partition is opened.
+The process that opens the store owns the folder. It starts a process per partition, or runs all partitions itself.
+Invariant: if another process has the lock of a partition while we have that of the folder, its owner has died. That
+process is killed, and has ended before the partition is opened.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _local_partitions(
     settings: Settings,
     migrate: Migrate,
 ) -> PartitionedStore:
-    """All partitions in this process, one after the other in the thread of who calls."""
+    """Open all partitions in this process. They run one after the other in the thread of the caller."""
     members: list[Member] = []
     own = settings.share(len(layout.parts))
     concert, changed = _agreed_numbers(app, layout, path, migrate, settings)

@@ -1,6 +1,6 @@
 """The partitions of a store, read as one in any process: snapshots, the feed, the status.
 
-Invariant: it writes nothing; what others write shows in the next snapshot.
+Invariant: it writes nothing. A snapshot shows the commits before it.
 """
 
 from __future__ import annotations

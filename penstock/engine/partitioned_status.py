@@ -1,4 +1,4 @@
-"""The state of a store of several partitions as plain data: what they say of themselves, added up, and how each is."""
+"""The status of a store of several partitions as plain data: totals, and the status of each partition."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _UNHELD = (
 
 
 def _nothing() -> None:
-    """Others carry."""
+    """Do nothing: other threads deliver the productions."""
 
 
 class PartitionedStore:
@@ -132,9 +132,9 @@ class PartitionedStore:
 
     @contextmanager
     def still(self, settled: bool = True) -> Iterator[None]:
-        """Hold all partitions: at its beginning nothing is on its way, and within it nobody else writes.
+        """Hold all partitions: nothing is in flight between them, and no other thread writes.
 
-        With `settled` it is an error where one of them can't take what it is owed.
+        With `settled` it is an error if a partition refuses a production.
         """
         with self.state.lock:
             self.state.must_be_open()
@@ -271,10 +271,10 @@ class PartitionedStore:
     # -- within
 
     def carry(self) -> list[str]:
-        """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why."""
+        """Wait until nothing is in flight, or only refused productions are. Return the partitions and reasons."""
         self.state.must_be_own_process()
         return at_rest(self.seats, self.push, 0.0 if self._pool is None else REFUSED)
 
     def at_each(self, one: Callable[[PartitionHandle], T]) -> list[T]:
-        """Do something at each partition; the answers in their order."""
+        """Call a function with each partition. Return the results in their order."""
         return list(map(one, self.seats) if self._pool is None else self._pool.map(one, self.seats))

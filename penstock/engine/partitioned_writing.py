@@ -1,10 +1,10 @@
-"""The writing of a store of several partitions: each batch is parted by the owners of its keys.
+"""The writing of a store of several partitions: each batch is split by the owners of its keys.
 
 Each partition commits its part, with the offset of the source, in a transaction of its own. Invariants:
 
 - a batch is durable at its partitions when a call returns; the views of other partitions follow;
-- the offsets of a source differ between partitions by one batch that a crash cut off, at most: its spout goes on from
-  the least, and each partition drops the records that it has.
+- the offsets of a source differ between partitions by at most one batch, after a crash. The spout resumes from the
+  lowest offset, and each partition drops the records that it has.
 """
 
 from __future__ import annotations

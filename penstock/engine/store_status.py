@@ -79,16 +79,16 @@ def scrub_of(reader: Reader, folder: str) -> dict[str, Any]:
 
 
 def _holds(reader: Reader, view: ViewNode) -> Iterator[dict[str, Any]]:
-    """What a view can't take: keys, reasons and tracebacks."""
+    """Return the documents that a view holds: keys, reasons and tracebacks."""
     for _, whole, hold, _, resting in held_documents(reader, view):
         if not resting:
             yield {"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace}
 
 
 def building_of(snap: Snapshot, trouble: str | None) -> dict[str, Any] | None:
-    """The views that are being built or dropped, how much of what they are made of is in, and why it goes no further.
+    """Return the views that are being built or dropped, their progress, and the error of a failed step.
 
-    None where there are none.
+    Return None if there are none.
     """
     catalog = snap.schema.catalog
     if catalog.since is None:

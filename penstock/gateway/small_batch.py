@@ -222,7 +222,7 @@ class FewForm:
         return self._telling.wrong([n.record.reading for n in new if n.record.reading is not None])
 
     def _run(self, documents: list[dict[str, Any]] | None, again: Callable[[], list[Any]]) -> Told:
-        """Run the functions on a copy of the documents each; the last may get `documents` if readings do not use them."""
+        """Run each function on its own documents; the last may get `documents` if readings do not use them."""
         told: Told = {}
         spare = 0 if any(self._node.plan.inputs.values()) else len(self._functions)
         for i, (view, mapper) in enumerate(self._functions, 1):

@@ -16,17 +16,17 @@ __all__ = ["DefinitionCalls"]
 
 
 class DefinitionCalls(ABC):
-    """These calls, for a store of any kind."""
+    """The calls about definitions and refills, for a store of any kind."""
 
     store: EngineStore
 
     @abstractmethod
     def flush(self) -> None:
-        """Wait until all that was put before is durable."""
+        """Wait until all earlier puts are durable."""
 
     @checked
     def migrate(self, progress: Progress | None = None) -> Migrated:
-        """Build what is left of views that changed, now; a thread does the same, leaving most of the time to writers.
+        """Build the rest of the changed views now. A background thread does the same, but gives way to writers.
 
         When it returns readers see all views as the app defines them. The report says which views were built since the
         store was opened and why, and in how many groups readers find another result. `progress` is told how many
@@ -39,7 +39,7 @@ class DefinitionCalls(ABC):
         return self.store.building.migrate(progress)
 
     def migrate_as(self, wanted: dict[str, dict[str, Any]], progress: Progress | None = None) -> Migrated:
-        """The same for another process, which has an app with these definitions."""
+        """Migrate for another process with an app of these definitions."""
         self.store.state.must_be_writable()
         with self.store.snapshot() as snap:
             agreed = agrees(snap.schema.catalog, wanted)
@@ -51,10 +51,10 @@ class DefinitionCalls(ABC):
         return self.migrate(progress)
 
     def preview(self, app: App) -> Preview:
-        """What opening the store with this app would change, before anything is: which views, why, and how much work.
+        """Preview the changes if this app opened the store: the views, the reasons and the amount of work.
 
-        A sample of documents goes through the app, so that it shows rows as they would be, and documents that views
-        could not take.
+        The app maps a sample of documents. The preview shows the resulting rows, and the documents that views would
+        hold.
 
         engine.preview(app).changes
         """
@@ -81,10 +81,10 @@ class DefinitionCalls(ABC):
     def refill(
         self, folder: str | os.PathLike[str], progress: Callable[[str, int, int], None] | None = None
     ) -> Refilled:
-        """Take over what another store has of the tables for which a refill was begun: all at once, as readers see it.
+        """Replace the content of the tables of a refill with that of another store; readers see one switch.
 
-        What was written since the beginning is laid over it. Sources that were read there go on where the answer says.
-        `progress` is told what is done, how much of it, and of how much; what it raises gives up the refill.
+        Records written since the beginning are applied to it. The result has the offsets of sources that the other
+        store read. `progress` receives the step, the amount done and the total. If it raises, the refill is discarded.
         """
         self.store.state.must_be_writable()
         self.flush()

@@ -30,7 +30,7 @@ class Envelopes:
 
 
 def envelopes_of(app: App, table: str, batch: Batch) -> Envelopes:
-    """What the records of a batch say; `table` is that of its source."""
+    """Sort the records of a batch by the tables that they name; `table` is the table of its source."""
     out = Envelopes()
     taken: dict[str, dict[int, tuple[bytes, Any]]] = {table: {}}
     refused, received = dict(batch.refused), dict(batch.received)
@@ -88,7 +88,7 @@ def ingested(
 
 
 def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list[PostedValue]]:
-    """Return the values that are posted from the offset `done` on; those that can't be taken are refused later."""
+    """Return the values of reposts from the offset `done` on; a later step refuses invalid ones."""
     known: dict[str, list[PostedValue]] = {}
     for record in records:
         if not isinstance(record, Record):

@@ -33,13 +33,13 @@ __all__ = ["RepairCalls"]
 
 
 class RepairCalls(ABC):
-    """These calls, for a store of any kind."""
+    """The calls about errors, for a store of any kind."""
 
     store: EngineStore
 
     @abstractmethod
     def flush(self) -> None:
-        """Wait until all that was put before is durable."""
+        """Wait until all earlier puts are durable."""
 
     @checked
     def quarantine(
@@ -52,10 +52,10 @@ class RepairCalls(ABC):
         ids: str | Sequence[str] | None = None,
         resting: bool = False,
     ) -> Iterator[Quarantined]:
-        """What could not be taken, and is kept until it can: records, documents that views hold, groups that are held.
+        """List the quarantine: rejected records, and the documents and groups that views hold.
 
-        All of it, or what is of a `kind` ("record", "document", "group"), a table, a view; `ids` names some. Documents
-        that were dropped rest until their next version, and are listed with `resting`.
+        The list can be limited to a `kind` ("record", "document", "group"), a table, a view, or `ids`. A dropped
+        document rests until its next version, and is listed with `resting`.
 
         for entry in engine.quarantine("record", table="users"):
             print(entry.id, entry.source, entry.place, entry.reason)
@@ -77,11 +77,11 @@ class RepairCalls(ABC):
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> Settled:
-        """Try again what is in quarantine: entries by their ids, or all of a kind, a table, a view; else everything.
+        """Retry entries of the quarantine: by ids, or all of a kind, a table or a view. The default is everything.
 
-        A record is taken from the bytes that were received, with its own ts; without one only if its key was not
-        written since. A document is mapped as it is now, for the view that holds it. A group's reducer is tried again.
-        The answer counts what was taken, and says of what stayed why. Others write meanwhile.
+        A record is taken from its received bytes, with its own ts. Without a ts it is taken only if its key was not
+        written since. A held document is mapped again in its current version. The reducer of a held group runs again.
+        The result counts the released entries, and gives a reason for each of the others. Others write meanwhile.
 
         engine.retry(view="namecount").released
         """
@@ -98,10 +98,10 @@ class RepairCalls(ABC):
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> Settled:
-        """Let go of entries by their ids, or of all of a kind, a table, a view.
+        """Drop entries of the quarantine: by ids, or all of a kind, a table or a view.
 
-        A record is forgotten. Of a document that a view holds, the view takes back what it was last told, and counts
-        nothing of it until its next version. A group can't be dropped.
+        A record is deleted. For a held document, the view retracts the last contributions, and counts nothing of the
+        document until its next version. A group can't be dropped.
 
         engine.drop("r17").dropped
         """
@@ -112,12 +112,12 @@ class RepairCalls(ABC):
 
     @checked
     def repost(self, table: str, doc: Any, ts: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
-        """Post a value that may once have been told: nothing is left of it but what the documents are now.
+        """Post an old value of a document, to remove contributions that it may have left in views.
 
-        No document changes, whatever the ts. In every view of the table, and in views on these, each group is made
-        right that the value would contribute to, or that its document contributes to; a view that holds the document
-        takes it if it can. The answer says what was wrong; of a store that is right it is empty, and nothing is
-        written. Others write meanwhile. `progress` is told how many lines or rows of a view are passed, of how many.
+        Documents never change, for any ts. The call repairs each group to which the value or its current document
+        contributes, in every view of the table and in views on these. A view that holds the document takes it if it
+        can. The result lists the errors. In a correct store it is empty, and nothing is written. Others write
+        meanwhile. `progress` receives the number of lines or rows of a view done and the total.
 
         engine.repost("users", {"id": 1001, "name": "Sam"})
         """
@@ -125,7 +125,7 @@ class RepairCalls(ABC):
 
     @checked
     def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
-        """Post values of tables by the tables' names, with one scan of each view for those of one table.
+        """Repost values of several tables, by table name. Each view is scanned once for all values of one table.
 
         engine.repost_many({"users": [{"id": 1001, "name": "Sam"}, {"id": 1002, "name": "Joe"}]})
         """
@@ -140,11 +140,11 @@ class RepairCalls(ABC):
 
     @checked
     def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
-        """Make right what views say, from what is remembered of the documents.
+        """Correct groups of views, from the remembered contributions of the documents.
 
-        `name` is a table, and the key that of a document, for all groups that it contributes to; or a view and a group;
-        alone a whole view, or all views of a table. The group null goes with its whole view. The answer says what was
-        wrong, as that of `repost` does.
+        `name` with a key is a table with a document: all groups to which it contributes. Or it is a view with a group.
+        A name alone is a whole view, or all views of a table. The group null can only be restated with its whole view.
+        The result lists the errors, as for `repost`.
 
         engine.restate("namecount", "Sam")
         """
@@ -167,11 +167,11 @@ class RepairCalls(ABC):
 
     @checked
     def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
-        """Read all of the store, and hold views against what is remembered of the documents, while others write.
+        """Read the whole store, and compare views with the remembered contributions, while others write.
 
-        With `fix` the groups that differ are restated. The report says what is wrong, from what to what; what views
-        hold, and what their functions would yield otherwise now, is counted apart. `progress` is told how far each part
-        is: lines and rows passed, of how many.
+        With `fix` the groups that differ are restated. The report lists each error with the wrong and the right result.
+        It counts held documents and groups, and functions that would yield other results now, separately. `progress`
+        receives the number of lines and rows of each part done, and the total.
 
         engine.check().ok
         """

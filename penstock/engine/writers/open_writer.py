@@ -5,7 +5,7 @@ So a command is written once, for either case. Invariants:
 
 - a call returns after its commit, or raises;
 - a wait for the holder is bounded. `HolderSilent` follows after `patience` seconds of silence, and `HolderLost` after
-  its end. Both say what is known to be committed;
+  its end. Both name the work that is known to be committed;
 - a record that is put again changes nothing. So the same call can be made again after either error.
 """
 
