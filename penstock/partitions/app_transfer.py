@@ -1,7 +1,7 @@
-"""An app on its way to other processes: by value where its module can't be imported there, with this one's paths.
+"""An app in the form that other processes receive, with the module paths of this process.
 
-A worker, of Spark or of a partition, imports what a function of a view names. So it is told where this process looks
-for modules, before it reads the app. Invariant: a worker reads an app once, however many tasks it is given.
+A worker of Spark or of a partition imports the modules of an app's functions, from these paths. A module that workers
+can't import travels by value. Invariant: a worker reads an app once, however many tasks it gets.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MOST = 4  # apps that a worker remembers
 
 @dataclass(frozen=True, slots=True)
 class AppTransfer:
-    """An app as bytes, and where its modules are."""
+    """An app as bytes, and the paths of its modules."""
 
     data: bytes
     paths: tuple[str, ...]
 
     def app(self) -> App:
-        """The app, in a worker."""
+        """Return the app, in a worker."""
         found = _READ.get(self.data)
         if found is None:
             sys.path.extend(path for path in self.paths if path not in sys.path)
@@ -45,7 +45,7 @@ class AppTransfer:
 
 
 def transferred(app: App) -> AppTransfer:
-    """An app as workers get it."""
+    """Return an app in the form that workers receive."""
     cloud: Any = importlib.import_module("cloudpickle")
     foreign = [module for module in _modules(app) if not importable(module)]
     for module in foreign:
@@ -59,7 +59,7 @@ def transferred(app: App) -> AppTransfer:
 
 
 def _modules(app: App) -> list[ModuleType]:
-    """The modules that the functions and classes of an app come from."""
+    """Return the modules that define the functions and classes of an app."""
     names: dict[str, None] = {}
     for view in app.views():
         own = [view.map.function] if isinstance(view.map, FunctionMap) else []
@@ -71,7 +71,7 @@ def _modules(app: App) -> list[ModuleType]:
 
 
 def importable(module: ModuleType) -> bool:
-    """Whether another process would find this very module by its name."""
+    """Return True if another process would find this very module by its name."""
     if module.__name__.partition(".")[0] == "penstock":
         return True
     try:

@@ -25,39 +25,39 @@ class PartitionHandle(Protocol):
         strict: bool = False,
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
-        """One transaction of records that it owns, and the offsets after them; one with this number once only.
+        """Commit records of this partition and the offsets after them, in one transaction and once per batch number.
 
-        The answer has the counts of each batch, in the order of the tables. The records of an atomic batch that
-        `others` own are saved in it, and sent to them.
+        Return the counts of each batch, in the order of the tables. The transaction also saves the records of an atomic
+        batch that the partitions in `others` own. They are sent afterwards.
         """
         ...
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
+        """Return the counts that these records would have, without storing them."""
         ...
 
     def standing(self) -> MemberStatus:
-        """How far it is; what has arrived is deleted first."""
+        """Delete acknowledged productions, and return the status of the partition."""
         ...
 
     def marks(self) -> Marks:
-        """The numbers of productions as they are now."""
+        """Return the current numbers of productions."""
         ...
 
     def note(self, source: str) -> bytes:
-        """What the spout of a source noted with its last batch."""
+        """Return the note that the spout of a source left with its last batch."""
         ...
 
     def compact(self) -> dict[str, Any]:
-        """Give back what old versions take."""
+        """Reclaim the space of old versions."""
         ...
 
     def repair(self, do: str, *what: Any) -> Any:
-        """A step of a repair, in plain data; "note" and "noted" go about what it changes here and elsewhere."""
+        """Perform a step of a repair, in plain data; "note" begins to collect the changes here, "noted" gives them."""
         ...
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
-        """One step of building views, of about so many documents, or of the switch; with neither a look."""
+        """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A partition at work beside others: what it takes, what it owes them, and how far it stands.
+"""A member: one partition at work, with the productions that it sends, applies and acknowledges.
 
-The same whether they are in one process, in processes of their own, or in the simulator: who carries productions is
-not said here. Invariant: all that a member says it has is durable.
+A member works alike in a shared process, in its own process and in the simulator. Other modules deliver the
+productions. Invariant: everything that a member reports as stored is durable.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from penstock.views import Counts
 _T = TypeVar("_T")
 Tables = dict[str, list[Batch]]
 MOST = 4 << 20
-"""Bytes of productions that are sent at once, about."""
+"""The approximate limit of one message of productions, in bytes."""
 MOST_EARLY = 1000
-"""Records up to which a batch is told early: in a larger one each has waited longer than its save takes."""
+"""The largest batch that sends early sets, in records: in a larger one, records wait longer than its save takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """How far a member is.
+    """The status of a member.
 
-    By partition the numbers that it gave last, and that it took last; its sources; its epoch; how much
-    is stored that is owed; the number of the last batch that it took; by table the kind of its ts; by partition why it
-    does not take what that one owes it, and the number of the last production with records of an atomic batch.
+    `sent` and `taken` number the last production saved for, and applied from, each partition. `pending` counts messages
+    in flight. `batch` is the number of the last batch. `kinds` are the kinds of ts by table. `refused` says why it can't
+    apply productions of a partition. `batches` number the last production with records of an atomic batch, by receiver.
     """
 
     sent: Sent
@@ -50,7 +50,7 @@ class MemberStatus:
     batches: Sent
 
     def data(self) -> list[Any]:
-        """The same as plain data."""
+        """Return the status as plain data."""
         return [
             list(self.sent.items()),
             list(self.taken.items()),
@@ -65,7 +65,7 @@ class MemberStatus:
 
     @classmethod
     def of_data(cls, data: list[Any]) -> MemberStatus:
-        """The standing that this is the data of."""
+        """Make the status from plain data."""
         sent, taken, *rest, refused, batches = data
         sources, epoch, stored, batch, kinds = rest
         return cls(
@@ -85,8 +85,8 @@ class MemberStatus:
 class Marks:
     """The numbers of productions at one partition, each by the other partition.
 
-    `batches` are the last ones that it owes with records of a batch, `taken` the last ones that it took. `refused` says
-    why it can't take what it is owed.
+    `batches` number the last productions saved with records of an atomic batch, `taken` the last ones applied.
+    `refused` says why the productions of a partition can't be applied.
     """
 
     batches: Sent
@@ -94,12 +94,12 @@ class Marks:
     refused: dict[int, str]
 
     def data(self) -> list[Any]:
-        """Make plain data of them."""
+        """Return the marks as plain data."""
         return [list(own.items()) for own in (self.batches, self.taken, self.refused)]
 
     @classmethod
     def of_data(cls, data: list[Any]) -> Marks:
-        """Make the marks that this is the data of."""
+        """Make the marks from plain data."""
         batches, taken, refused = (dict(map(tuple, own)) for own in data)
         return cls(batches, taken, refused)
 
@@ -120,24 +120,24 @@ class PartitionEngine(Protocol):
     def write_each(
         self, tables: Tables, sources: dict[str, Resume] | None, strict: bool, dry: Writes | None = None
     ) -> tuple[Counts, dict[int, Counts]]:
-        """Commit these batches in one transaction; the counts of all, and of each by its identity."""
+        """Commit these batches in one transaction; return the counts of all, and of each by its identity."""
         ...
 
     def snapshot(self) -> Snapshot:
-        """All views and tables of the partition at one position."""
+        """Return a snapshot of the partition."""
         ...
 
     def compact(self) -> Compacted:
-        """Give back the space of old versions."""
+        """Reclaim the space of old versions."""
         ...
 
     def close(self) -> None:
-        """Finish the work under way, and let go of the store."""
+        """Finish the running work, and close the store."""
         ...
 
 
 class Member:
-    """One partition, by its open store."""
+    """One partition at work on its open store."""
 
     def __init__(self, engine: PartitionEngine) -> None:
         parting = engine.core.parting
@@ -151,7 +151,7 @@ class Member:
 
     @property
     def others(self) -> Sequence[int]:
-        """The partitions that it may owe something."""
+        """The partitions to which it may send productions."""
         return self._parting.others
 
     def take(
@@ -163,11 +163,11 @@ class Member:
         strict: bool = False,
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
-        """One transaction of records that it owns, and the offsets after them; one with this number once only.
+        """Commit records of this partition and the offsets after them, in one transaction and once per batch number.
 
-        The answer has the counts of each batch. What is in already counts as equal. `kinds` are those of the ts of
-        tables, which are the same everywhere. The records of an atomic batch that `others` own are saved in the same
-        transaction, and sent to them.
+        Return the counts of each batch. The records of a batch already stored count as equal. `kinds` are the kinds of
+        ts by table, the same in all partitions. The transaction also saves the records of an atomic batch that the
+        partitions in `others` own. They are sent afterwards.
         """
         parting = self._parting
         with parting.turn:
@@ -193,7 +193,7 @@ class Member:
         return [each[id(part)] for parts in tables.values() for part in parts]
 
     def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, EarlySet]:
-        """What others are told of a batch before it is saved: of one that is small, and not in yet."""
+        """Return the early sets of a batch by receiver; none for a large batch, or for one already stored."""
         if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
             return {}
         with self._lock:
@@ -210,19 +210,19 @@ class Member:
 
     @property
     def unheard(self) -> Collection[int]:
-        """The partitions that have to hear which batch is in before anything else."""
+        """The partitions that must hear which batch is saved before anything else."""
         return self._parting.unheard
 
     def sends_early(self, tell: Callable[[Mapping[int, EarlySet]], Collection[int]]) -> None:
-        """This carries what others are told early."""
+        """Use `tell` to send early sets."""
         self._parting.tell = tell
 
     def urgent(self, other: int) -> bool:
-        """Whether another one is to hear the news now: before anything else, or since somebody waits for that."""
+        """Return True if a partition must hear now which batch is saved: it comes first, or a caller waits for it."""
         return other in self._parting.unheard or other in self._parting.asked
 
     def news(self, other: int) -> EarlySet | None:
-        """What another one is to hear before anything else: which batch is in, of those that it was told early."""
+        """Return an early set without parts, which tells a partition which batch is saved; None if it needs none."""
         parting, state = self._parting, self.core.state
         batch = parting.heard.get(other)
         saved = parting.unheard.get(other)
@@ -231,7 +231,7 @@ class Member:
         return None if batch is None else EarlySet(self.here, state.epoch, max(batch, state.batch), state.batch, [])
 
     def knows(self, other: int, early: EarlySet) -> None:
-        """Another one has heard that."""
+        """Note that a partition has received this message."""
         parting = self._parting
         parting.asked.discard(other)
         if parting.heard.get(other, early.batch) <= early.batch:
@@ -240,11 +240,11 @@ class Member:
                 del parting.unheard[other]
 
     def hear(self, early: EarlySet) -> None:
-        """Take what another one tells early."""
+        """Apply an early set of another partition."""
         self._unless_refused(early.sender, lambda: take_early_set(self.core, early))
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
+        """Return the counts that these records would have, without storing them."""
         with self._lock:
             self._learn(kinds)
             return self.engine.write_each(tables, None, True, dry=Writes())[0]
@@ -255,11 +255,11 @@ class Member:
             self.core.tables[name].ts_kind = kind
 
     def receive(self, production: Production) -> int:
-        """Take what another one sent; the number up to which all that it sent is durable here."""
+        """Apply a production; return the number up to which all productions of its sender are durable here."""
         return self._unless_refused(production.sender, lambda: receive(self.core, production))
 
     def _unless_refused(self, sender: int, take: Callable[[], _T]) -> _T:
-        """Take what another one said; where that can't be, it is remembered why."""
+        """Apply a message of another partition; if that fails, remember why."""
         refused = self._parting.refused
         with self._lock:
             try:
@@ -271,7 +271,7 @@ class Member:
             return out
 
     def owed(self, other: int) -> Production | None:
-        """What another one is owed and has not said to have."""
+        """Return the next productions that a partition has not acknowledged; None if none can be sent now."""
         number = self._parting.arrived.get(other, 0)
         if other in self._parting.unheard:
             return None
@@ -282,17 +282,17 @@ class Member:
         return Production(self.here, self.core.state.epoch, found) if found else None
 
     def arrived(self, other: int, number: int) -> None:
-        """Another one has all up to this number."""
+        """Note that a partition has stored all productions up to this number."""
         arrived = self._parting.arrived
         arrived[other] = max(number, arrived.get(other, 0))
 
     def clear(self) -> None:
-        """Delete what has arrived."""
+        """Delete acknowledged productions."""
         with self._lock:
             clear(self.core)
 
     def standing(self) -> MemberStatus:
-        """How far it is; what has arrived is deleted first."""
+        """Delete acknowledged productions, and return the status of the partition."""
         self._parting.asked = set(self.others)
         self._parting.wake()
         with self._lock:
@@ -306,21 +306,21 @@ class Member:
         return MemberStatus(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused, batches)
 
     def marks(self) -> Marks:
-        """The numbers of productions as they are now."""
+        """Return the current numbers of productions."""
         state, refused = self.core.state, dict(self._parting.refused)
         return Marks(dict(state.batches), {other: number for other, (_, number) in state.taken.items()}, refused)
 
     def note(self, source: str) -> bytes:
-        """What the spout of a source noted with its last batch."""
+        """Return the note that the spout of a source left with its last batch."""
         with self.core.store.read() as reader:
             return read_spout_state(reader, source)
 
     def compact(self) -> dict[str, Any]:
-        """Give back what old versions take."""
+        """Reclaim the space of old versions."""
         return self.engine.compact().data()
 
     def repair(self, do: str, *what: Any) -> Any:
-        """A step of a repair: between "note" and "noted" what changes here is gathered."""
+        """Perform a step of a repair; between "note" and "noted", collect the changes made here."""
         noted = self._parting.noted
         if do == "noted":
             self._parting.noted = None
@@ -335,10 +335,10 @@ class Member:
         return Router(self.core.app, self._parting.ranges).foreign(table, records, self.here)
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
-        """One step of building views, of about so many documents, or of the switch; with neither a look."""
+        """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         with self._lock:
             return take_build_step(self.core, limit, switch)
 
     def close(self) -> None:
-        """Let go of the partition."""
+        """Close the partition."""
         self.engine.close()

@@ -20,7 +20,7 @@ __all__ = ["catalogs_of"]
 def catalogs_of(folders: Sequence[str], ranges: KeyRanges) -> list[Catalog | None]:
     """Return the catalog of each partition.
 
-    ForeignPartition is raised if one is missing and another has data, and if one is older than the others.
+    Raise ForeignPartition if one is missing and another has data, or if one is older than the others.
     """
     with ExitStack() as stack, naming(lambda: database_labels(None)):
         stores = [_opened(folder, stack) for folder in folders]
@@ -52,8 +52,8 @@ def _opened(folder: str, stack: ExitStack) -> Store | None:
 def _must_fit(folders: Sequence[str], stores: Sequence[Store]) -> None:
     """Raise ForeignPartition if the productions of two partitions contradict each other: one file is an older copy.
 
-    For each direction, acknowledged ≤ applied ≤ saved. Each number only grows, and the smaller ones are read first, so
-    that this holds for partitions that are written meanwhile too.
+    For each direction, acknowledged ≤ applied ≤ saved. Each number only grows, and the smaller ones are read first. So
+    this also holds for partitions that are being written.
     """
     acknowledged, applied, saved = map(list[Sent], ([], [], []))
     for number, store in enumerate(stores):

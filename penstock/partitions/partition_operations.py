@@ -45,7 +45,7 @@ _SWEPT = MessageCodec(BuildProgress.data, lambda data: BuildProgress(*data))
 
 
 def _by_member(name: str) -> Callable[..., Any]:
-    """Call this method of the member that the target's store is opened as."""
+    """Return a function that calls this method of the target's member."""
     return lambda target, **arguments: getattr(Member(target.store), name)(**arguments)
 
 

@@ -1,8 +1,8 @@
-"""A partition in a process of its own, looked after: it is begun again when it ends or falls silent.
+"""The supervisor of a partition's own process: it starts a replacement when the process ends or stops answering.
 
-Whoever is to be followed is killed first and its end awaited, so that there are never two owners of a partition; the
-next one begins a new epoch. Invariant: a call returns what is committed there, or raises; one that was cut off is made
-once more with the next owner, where records that are in already change nothing.
+Before that it kills the old process and waits for its end. So a partition never has two writers. The replacement starts
+a new epoch. Invariant: a call returns after its commit, or raises an error. An interrupted call is repeated with the
+replacement, where a batch already stored changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from penstock.remote import COMPACT, HolderLost, HolderSilent, Operation, Remote
 from penstock.views import Counts
 
 A = TypeVar("A")
-_TRIES = 5  # owners in a row that end at the same work before it is given up
+_TRIES = 5  # processes in a row that end during the same call before it fails
 _LEAVING = 2.0  # seconds in which an orphan ends by itself
 _AGAIN = 0.02
-_STARTING = 60.0  # seconds until a process that was begun says its first word
-_PIECE = 1 << 20  # bytes that are read at once
-_HEAD = 4  # bytes before what it says: how many these are
+_STARTING = 60.0  # seconds until a started process sends its first message
+_PIECE = 1 << 20  # bytes per read
+_HEAD = 4  # bytes of the length before each message
 _log = logging.getLogger("penstock.engine")
 
 
@@ -56,18 +56,18 @@ class PartitionProcess:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the partition in messages."""
         return f"partition {self.here}"
 
     @property
     def pid(self) -> int | None:
-        """Its process, while there is one."""
+        """The id of its process; None if there is none."""
         return None if self._process is None else self._process.pid
 
     # -- its process
 
     def begin(self) -> None:
-        """Begin its process; `ready` waits for it."""
+        """Start its process; `ready` waits for it."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"import sys; from {self._program} import main; sys.exit(main())"],
             stdin=subprocess.PIPE,
@@ -76,14 +76,14 @@ class PartitionProcess:
         )
         self.begun += 1
         assert self._process.stdin is not None, "it was asked for"
-        with suppress(BrokenPipeError):  # what it says tells why
+        with suppress(BrokenPipeError):  # `ready` reads the reason
             write_message(self._process.stdin, self._message)
 
     def ready(self) -> None:
-        """Wait until its store is open; raises why it isn't.
+        """Wait until its store is open; raise the error that prevents this.
 
-        It may be killed, or hang, before that; and an orphan that was born late may have taken the store meanwhile, and
-        is ended. Another one is begun then.
+        The process may be killed, or hang, before that. Or an orphan process that started late holds the store. Both
+        are ended then, and another process is started.
         """
         for _ in range(_TRIES - 1):
             try:
@@ -126,9 +126,9 @@ class PartitionProcess:
         return RemoteWriter.reach(self.folder, f"process {process.pid}, {self.name}", self._message.patience)
 
     def look(self) -> None:
-        """See whether it works; one that doesn't is followed by another. One that is asked something shows it there."""
+        """Check that the process works, and replace it if not. Skip this during a call, which checks it too."""
         if not self._turn.acquire(blocking=False):
-            return  # and what it is asked may wait for another one, which is to be looked at too
+            return  # the call may wait for another partition, which must be checked too
         try:
             self._look()
         finally:
@@ -149,7 +149,7 @@ class PartitionProcess:
             _log.error("%s can't be opened: %s", self.name, error)
 
     def follow(self) -> None:
-        """Kill the owner, await its end, and begin the next one."""
+        """Kill the process, wait for its end, and start the next one."""
         with self._turn:
             process = self._process
             _log.warning(
@@ -163,7 +163,7 @@ class PartitionProcess:
             self.ready()
 
     def _end(self, patience: float) -> None:
-        """End its process: by the end of its input, or, after so many seconds, by force."""
+        """End its process: close its input, and kill it if it still runs after `patience` seconds."""
         if self._there is not None:
             self._there.close()
             self._there = None
@@ -194,46 +194,46 @@ class PartitionProcess:
         strict: bool = False,
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
-        """One transaction of records that it owns, and the offsets after them; one with this number once only."""
+        """Commit records of this partition and the offsets after them, in one transaction and once per batch number."""
         given = {"sources": sources, "number": number, "kinds": kinds, "strict": strict, "others": others or {}}
         return self._done(operations.OWN, tables=tables, **given)
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """How these records would fare."""
+        """Return the counts that these records would have, without storing them."""
         return self._done(operations.TRIED, tables=tables, kinds=kinds)
 
     def standing(self) -> MemberStatus:
-        """How far it is; what has arrived is deleted first."""
+        """Delete acknowledged productions, and return the status of the partition."""
         return self._done(operations.STANDING)
 
     def marks(self) -> Marks:
-        """The numbers of productions as they are now."""
+        """Return the current numbers of productions."""
         return self._done(operations.MARKS)
 
     def note(self, source: str) -> bytes:
-        """What the spout of a source noted with its last batch."""
+        """Return the note that the spout of a source left with its last batch."""
         return self._done(operations.NOTE, source=source)
 
     def compact(self) -> dict[str, Any]:
-        """Give back what old versions take."""
+        """Reclaim the space of old versions."""
         return self._done(COMPACT).data()
 
     def repair(self, do: str, *what: Any) -> Any:
-        """A step of a repair, in plain data."""
+        """Perform a step of a repair, in plain data."""
         return self._done(operations.REPAIR, step=do, arguments=what)
 
     def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
-        """One step of building views, of about so many documents, or of the switch; with neither a look."""
+        """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         return self._done(operations.SWEPT, limit=limit, switch=switch)
 
     def close(self) -> None:
-        """End it. Closing twice is nothing."""
+        """End the process. A second call does nothing."""
         with self._turn:
             self.closed = True
             self._end(30.0)
 
     def _done(self, operation: Operation[A], **arguments: Any) -> A:
-        """Have one thing done, by the next owner if this one ends at it."""
+        """Perform an operation; if the process ends meanwhile, repeat it with the next one."""
         with self._turn:
             for again in range(_TRIES):
                 try:
@@ -258,7 +258,7 @@ class PartitionProcess:
             raise self._lost from None
 
     def disown(self) -> None:
-        """In a forked child: let go of its input, which ends when its own parent lets go of it."""
+        """Close the pipes in a forked child, so that the input ends as soon as the parent closes it."""
         self.closed = True
         process, self._process, self._there = self._process, None, None
         if process is not None:
@@ -269,7 +269,7 @@ class PartitionProcess:
 
 
 def _read_message(file: int, patience: float) -> dict[str, Any] | None:
-    """What a process says next on a pipe, empty where it ended; None where it says nothing for so many seconds."""
+    """Return the next message on a pipe; empty at its end, and None after `patience` seconds without data."""
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
     data = bytearray()
@@ -288,7 +288,7 @@ def _read_message(file: int, patience: float) -> dict[str, Any] | None:
 
 
 def evict(folder: str, mode: int) -> None:
-    """See to it that nobody owns a partition: who does is of an owner that died, and is ended."""
+    """Wait until no process holds a partition; after a while, kill the orphan process that holds it."""
     until = time.monotonic() + _LEAVING
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: batches of one table, parted by who owns their keys.
+"""The router of records: it splits the batches of a table by the partitions that own their keys.
 
-Only the keys are decoded. A record that has none, or one that can't be a key, goes to the first partition, which says
-so. Invariant: records of one key keep their order, and each record its place in what was handed over.
+Only the keys are decoded. A record without a key, or with an invalid one, goes to the first partition, which rejects
+it. Invariant: records of one key keep their order, and each record keeps its place in the original batch.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Routed = dict[int, dict[str, list[Batch]]]
 
 
 class Router:
-    """Parts batches of an app's tables."""
+    """Splits batches of an app's tables by partition."""
 
     def __init__(self, app: App, ranges: KeyRanges) -> None:
         self._ranges = ranges
         self._tables = {table.name: table for table in app.tables()}
         self._decoders = {name: self._decoder(table, None) for name, table in self._tables.items()}
-        self.kinds: dict[str, str] = {}  # of ts, by table, once a record was seen that tells it
+        self.kinds: dict[str, str] = {}  # of ts, by table, once a record showed it
 
     def _decoder(self, table: Table, ts: Path | None) -> Decoder:
         return Decoder(FieldPlan.of(table.key, ts, []), Spaces(), self._ranges.seed)
 
     def parted(self, table: str, batch: Batch) -> dict[int, Batch]:
-        """A batch by partitions, those alone that get something."""
+        """Split a batch by partition; partitions that get nothing are left out."""
         records = batch.records
         self._learn(self._tables[table], records)
         owners = np.full(records.n, _FIRST, np.int64)
@@ -78,7 +78,7 @@ class Router:
         return out, shares
 
     def _learn(self, table: Table, records: TableBatch) -> None:
-        """Find out what kind of ts a table has: that of its first record that can be taken, wherever it goes."""
+        """Note the kind of a table's ts: that of its first valid record, whichever partition owns it."""
         if not table.has_ts or table.name in self.kinds:
             return
         columns = self._decoder(table, table.ts).columns(records.lines)
@@ -97,7 +97,7 @@ class Router:
 
 
 def after(batch: Batch, offset: int) -> Batch:
-    """The records of a batch from this offset on; one whose offset is not known is kept."""
+    """Return the records of a batch from this offset on, and those without a known offset."""
     places = batch.places(range(batch.records.n))
     known = [batch.offset(place) for place in places]
     late = [own is not None and own < offset for own in known]
@@ -112,7 +112,7 @@ def after(batch: Batch, offset: int) -> Batch:
 
 
 def _line_of(records: TableBatch) -> NDArray[np.int64]:
-    """By record its line; -1 of a deletion."""
+    """Return the line of each record; -1 for a deletion."""
     out = np.full(records.n, -1, np.int64)
     docs = records.places()
     out[docs] = np.arange(docs.size)
@@ -120,7 +120,7 @@ def _line_of(records: TableBatch) -> NDArray[np.int64]:
 
 
 def _part(batch: Batch, at: NDArray[np.int64], line_of: NDArray[np.int64], rest: bool) -> Batch:
-    """The records at these places of a batch; with `rest` also what was refused already."""
+    """Return the records at these places of a batch; with `rest`, also the records already refused."""
     records, listed = batch.records, at.tolist()
     lines = line_of[at]
     own = TableBatch(list(map(records.lines.__getitem__, lines[lines >= 0].tolist())))

@@ -1,6 +1,6 @@
-"""Where each partition of a store stands in each source, as who serves them remembers it.
+"""The offset of each partition in each source, remembered by the process that serves the store.
 
-Invariant: where a batch failed at some of them nothing is remembered, and they are asked again.
+Invariant: after a batch failed at some partition nothing is remembered, and the partitions are asked again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["SourcePositions"]
 
 
 class SourcePositions:
-    """By partition the offsets of sources, and the notes of their spouts.
+    """The offsets of sources by partition, and the notes of their spouts.
 
-    `finish` finishes a switch that only some partitions made. It is called before they are asked: the switch of a
-    refill moves sources.
+    `finish` finishes a switch that only some partitions made. It runs before they are asked: the switch of a refill
+    moves sources.
     """
 
     def __init__(
@@ -31,15 +31,15 @@ class SourcePositions:
         self.sure = True
 
     def of(self, source: str) -> list[int | None]:
-        """Where each of them stands in a source; None where it has not begun with it."""
+        """Return the offset of each partition in a source; None for one that has not begun it."""
         return [own.get(source) for own in self._known()]
 
     def least(self, source: str) -> int:
-        """The offset of a source up to which all have it."""
+        """Return the lowest offset of a source among all partitions; 0 if one has not begun it."""
         return min(offset or 0 for offset in self.of(source))
 
     def remembered(self, source: str) -> Remembered | None:
-        """Where the least of them stands; None where one has not begun."""
+        """Return the lowest offset of a source with its note; None if a partition has not begun it."""
         known = self.of(source)
         offsets = [offset for offset in known if offset is not None]
         if len(offsets) < len(known):
@@ -50,9 +50,9 @@ class SourcePositions:
         return Remembered(least, self._notes[source])
 
     def follows(self, batch: SpoutBatch, source: str) -> bool:
-        """Return True if a batch begins where the least of them stands, or before that, and False for a redelivery.
+        """Return True if a batch begins at the lowest offset or before it, and False for a redelivery.
 
-        SourceMoved is raised if it begins after that, or if its reader had an outdated offset.
+        Raise SourceMoved if it begins after that, or if its reader had an outdated offset.
         """
         least = self.least(source)
         if batch.fenced:
@@ -68,7 +68,7 @@ class SourcePositions:
         return not batch.again and any(batch.start < (done or 0) < batch.resume for done in self.of(source))
 
     def moved(self, source: str, resume: Resume, everywhere: bool) -> None:
-        """A batch of it is in, and moved it `everywhere` or only in some."""
+        """Note that a batch is stored, which moved the source `everywhere` or only in some partitions."""
         if everywhere:
             self._notes[source] = resume.note
         else:

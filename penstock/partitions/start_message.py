@@ -23,8 +23,8 @@ class StartMessage:
     starts: tuple[int, ...]
     seed: int
     settings: Settings
-    deadline: float  # seconds after which what is told early, and is not there, is saved
-    patience: float  # seconds without a sign of life after which who was asked counts as hanging
+    deadline: float  # seconds that a batch waits for its early sets before it is saved
+    patience: float  # seconds without a sign of life after which a process counts as hanging
     generation_numbers: GenerationNumbers  # which views all partitions build
 
 

@@ -1,9 +1,9 @@
-"""A new store that is given rows of others: a partition being made.
+"""A new store that a repartitioning fills with the rows of the former partitions.
 
 Invariants:
 
-- nothing is synced on the way, and all of it once at the end: before that nobody takes it for a store;
-- rows of a database come in the order of their keys; lines of a table are numbered here, from a number on.
+- the store is synced once, at the end, before it becomes part of any layout;
+- rows of a database arrive in the order of their keys. Lines of a table are numbered here, from a base on.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _COMMIT = 8 << 20  # bytes of rows in a transaction
 
 @dataclass(frozen=True, slots=True)
 class DocumentLines:
-    """Lines with the lanes of their keys, and which are gone; the numbers they were written with, where these count;
-    and by view what a function yielded for them."""
+    """Lines with the lanes of their keys. `gone` marks tombstones. `numbers` are the former numbers, if order counts.
+    `told` has the emissions of the lines by view."""
 
     k0: Lane
     k1: Lane | None
@@ -40,7 +40,7 @@ class DocumentLines:
 
     @classmethod
     def joined(cls, parts: Sequence[DocumentLines]) -> DocumentLines:
-        """The parts one after the other."""
+        """Join these parts in their order."""
         k1: Lane | None = None
         if any(part.k1 is not None for part in parts):
             k1 = np.concatenate([np.zeros(p.k0.size, np.uint64) if p.k1 is None else p.k1 for p in parts])
@@ -79,7 +79,7 @@ class NewStore:
     # -- documents
 
     def begin(self, table: str, base: int) -> None:
-        """Lines of this table come next, and are numbered from `base` on."""
+        """Begin a table, whose lines are numbered from `base` on."""
         self._node = self._core.tables[table]
         log = self._node.log
         with self._store.write() as writer:
@@ -88,7 +88,7 @@ class NewStore:
             log.open(reader)
 
     def add(self, lines: DocumentLines, groups: Mapping[int, Groups]) -> None:
-        """Take lines, whose emissions have these groups."""
+        """Add lines; `groups` are the groups of their emissions by view."""
         self._lines.append(lines)
         n, size = self._waiting
         self._waiting = n + len(lines.lines), size + sum(map(len, lines.lines))
@@ -120,11 +120,11 @@ class NewStore:
         self._store.trim()
 
     def end(self, groups: Mapping[int, Groups]) -> None:
-        """All lines of the table came: the index names them."""
+        """End the table: write the lines that wait, and fold all lines into the index."""
         self.flush(groups)
         log = self._node.log
         if log.mark.present or log.mark.tombstones:
-            for _ in range(1 + log.folding):  # one that is under way is of what there was at its beginning
+            for _ in range(1 + log.folding):  # a running fold covers only the lines that it began with
                 self._fold(_LINES)
                 while log.folding:
                     self._fold(_LINES)
@@ -139,7 +139,7 @@ class NewStore:
     # -- rows
 
     def put(self, db: str, rows: list[tuple[bytes, bytes]]) -> None:
-        """Rows of a database, after those that it was given before."""
+        """Add rows to a database, after the rows added before."""
         self._rows.setdefault(db, []).extend(rows)
         self._size += sum(len(key) + len(row) for key, row in rows)
         if self._size >= _COMMIT:
@@ -155,7 +155,7 @@ class NewStore:
     # -- the end
 
     def finish(self, state: StateRow, sources: Mapping[str, Resume], left: Writes) -> None:
-        """Write what is left, and where the store stands; then all of it is on the disk, and the store closed."""
+        """Write the remaining rows and the state, close the store and sync its files."""
         self._write_rows()
         with self._store.write() as writer:
             left.write(writer)
@@ -165,5 +165,5 @@ class NewStore:
         synced(self.folder)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._core.close()

@@ -1,13 +1,13 @@
-"""A store made one of another number of partitions: its rows are moved into new stores, which then take its place.
+"""A repartitioning: the rows of a store move into a new number of partitions, which then replace it.
 
     leftovers cleared ─▶ new stores `<turn>-<i>` filled, synced, read back ─▶ the file `partitions` replaced ─▶
     the old stores removed
 
-Whoever is killed on the way leaves the store as it was, or as it is to be; what else lies there the next run clears.
-A store of one partition has no such file, so that it becomes one by the file's going. Invariants:
+A kill leaves the old store or the new one, and the next run deletes the leftovers. A store of one partition has no such
+file, so the removal of the file makes it the store. Invariants:
 
-- nobody else holds a partition, or reads one, when the file changes;
-- positions go on behind all that any partition had, and the feed begins there: a position from before is expired.
+- no other process writes or reads a partition when the file changes;
+- positions continue after the highest of all partitions, and the feed begins there. Earlier positions have expired.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ from penstock.recovery import in_flight, unconfirmed_batches
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
 MOST_PARTITIONS = 256
-_MEMORY = 512 << 20  # of all new stores together, beside what Python takes
+_MEMORY = 512 << 20  # of all new stores together, without Python's own
 _BASE = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Repartitioned:
-    """What was done: how many partitions there were and are, and the documents and bytes of each."""
+    """The result: the number of partitions before and after, and the documents and bytes of each present partition."""
 
     before: int
     after: int
@@ -78,16 +78,16 @@ class Repartitioned:
     bytes: tuple[int, ...]
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the result as plain data."""
         return asdict(self)
 
 
 @checked
 def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None) -> Repartitioned:
-    """Make the store at a path one of `to` partitions, each of which owns as many hashes as any other.
+    """Change the number of partitions of the store at a path to `to`. Each partition owns an equal share of the hashes.
 
-    Content, and so the digest, stays as it is; no map and no reducer is run. Nobody else may have the store open.
-    `tell` is told what is done ("moving", "checking"), how much of it, and of how much.
+    The content and its digest stay the same, and no map or reducer runs. No other process may have the store open.
+    `tell` receives the step ("moving", "checking"), the amount done and the total.
     """
     where = os.fspath(path)
     if isinstance(to, bool) or not isinstance(to, int) or not 1 <= to <= MOST_PARTITIONS:
@@ -111,7 +111,7 @@ def repartition(path: str | os.PathLike[str], to: int, tell: Tell | None = None)
 
 
 class _Repartition:
-    """One run; the caller is the owner of all that it touches."""
+    """One repartitioning. The caller has the writer locks of the store and its partitions."""
 
     def __init__(self, path: str, layout: StoreLayout | None, folders: list[str], to: int, tell: Tell) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class _Repartition:
         self._replacement = StoreReplacement(path, layout)
 
     def run(self) -> Repartitioned:
-        """All of it."""
+        """Perform all steps, and return the result."""
         self._replacement.must_be_unread()
         before = len(self._folders)
         with _opened(self._folders, self._layout) as (cores, snap):
@@ -141,7 +141,7 @@ class _Repartition:
             return Repartitioned(before, self._to, *_sizes(cores, snap.parts))
 
     def _fill(self, snap: Snapshot, after: StoreLayout) -> None:
-        """Make the new stores, each complete and on the disk."""
+        """Make the new stores, complete and synced."""
         catalog = _catalog(snap.schema.catalog)
         memory = _BASE + _MEMORY // self._to
         targets: list[NewStore] = []
@@ -159,7 +159,7 @@ class _Repartition:
 
 @contextmanager
 def _opened(folders: Sequence[str], layout: StoreLayout | None) -> Iterator[tuple[list[Core], Snapshot]]:
-    """The stores in these folders, and a snapshot over them; their app is what their catalog says."""
+    """Open the stores in these folders, and a snapshot over them; the catalog defines their app."""
     cores: list[Core] = []
     if layout is not None:
         catalogs_of(folders, layout.ranges())
@@ -184,7 +184,7 @@ def _opened(folders: Sequence[str], layout: StoreLayout | None) -> Iterator[tupl
 
 
 def _check_at_rest(snap: Snapshot) -> None:
-    """Nothing is under way that is not content: no view is being built, no partition owes another one anything."""
+    """Raise PenstockError if a build, a refill, a production or an early set is under way."""
     for i, part in enumerate(snap.parts):
         catalog = part.schema.catalog
         building = [name for name, entry in catalog.entries.items() if entry.next is not None]
@@ -211,7 +211,7 @@ def _check_at_rest(snap: Snapshot) -> None:
 
 
 def _catalog(catalog: Catalog) -> Catalog:
-    """The catalog of a new store: the same definitions, and nothing of what was before."""
+    """Return the catalog of a new store: the same definitions, without former generations."""
     clean = replace(catalog, last=catalog.highest(), since=None, former=(), trash=(), refill=None)
     return replace(clean, unfinished=None)
 
@@ -222,4 +222,4 @@ def _sizes(cores: Sequence[Core], parts: Sequence[Snapshot]) -> tuple[tuple[int,
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tells nobody how far it is."""
+    """Report no progress."""

@@ -1,16 +1,16 @@
-"""Rows of a store on their way to the partitions that will own them, as they are: no map and no reducer runs.
+"""The move of a store's rows to the partitions that will own them: no map and no reducer runs.
 
-    the log       living lines and tombstones, with what functions yielded for them, to who owns the key
-    held, resting with the document, or the row, that is held
-    views         rows, nodes of trees, what is remembered of rows of views, to who owns the group
-    quarantine    with its key, as far as one can be told; else to the first partition
+    the log       living lines and tombstones, with their emissions, to the owner of the key
+    held, resting with the document or the row that is held
+    views         rows, tree nodes and remembered emissions of view rows, to the owner of the group
+    quarantine    to the owner of the record's key, if it can be read; else to the first partition
 
 Invariants:
 
-- what a snapshot shows is taken, dead lines stay behind; nodes that are not written yet stay so, as a log of items, of
-  which a row goes to each owner of their groups;
-- of a table without ts, lines and rejected records keep their order: each line keeps the number that it was written
-  with, raised by the lengths of the logs of the partitions before its own, and so does the `tail` of a record.
+- the content of a snapshot moves, and dead lines stay behind. Nodes not written yet stay a log of items, which is split
+  by the owners of their groups;
+- in a table without ts, lines and rejected records keep their order. Each line keeps its former number, plus the
+  lengths of this table's logs in the partitions before its own. The `tail` of a record changes in the same way.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from penstock.recovery import held_groups, key_of_reject
 __all__ = ["RowMoves", "Tell"]
 
 Tell = Callable[[str, int, int], None]
-_TOGETHER = 1 << 12  # rows whose owners are found at once
-_GROUPS = 1 << 16  # of a function's groups, that are in memory at once
+_TOGETHER = 1 << 12  # rows in one search for owners
+_GROUPS = 1 << 16  # groups of a function view in memory at once
 Pair = tuple[bytes, bytes]
-Whose = Callable[[Sequence[Pair]], list[bytes]]  # what owns rows
+Whose = Callable[[Sequence[Pair]], list[bytes]]  # returns the owning key of each row
 
 
 class RowMoves:
@@ -88,7 +88,7 @@ class RowMoves:
                 yield reader.count(emissions_db(view.number))
 
     def run(self) -> None:
-        """Move everything, and say in each new store where it stands."""
+        """Move everything, and write the state of each new store."""
         for name in self._snap.schema.tables:
             self._table(name)
         for view in self._snap.schema.views.values():
@@ -136,7 +136,7 @@ class RowMoves:
         return [read_mark(part.reader(), self._number(table)).tail for part in self._snap.parts]
 
     def _must_keep_order(self, table: str) -> bool:
-        """Whether somebody will ask which of a line and a rejected record came first."""
+        """Return True if a retry needs the order of lines and rejected records, because the table has no ts."""
         has_ts = self._snap.schema.tables[table].table.has_ts
         return not has_ts and bool(self._snap.state.kept.get(table))
 
@@ -210,7 +210,7 @@ class RowMoves:
             counts[view.name] = counts.get(view.name, 0) + 1
 
     def _of_rows(self, source: ViewNode, keys: Sequence[bytes]) -> list[bytes]:
-        """What owns these rows of a view, by their stored keys; of one that is cut short its row says which it is."""
+        """Return the owning keys of view rows, by their stored keys; the row of a shortened key has the whole key."""
         cut = [key for key in dict.fromkeys(keys) if is_long(key)]
         wholes = dict(zip(keys, keys, strict=True))
         for key, row in zip(cut, self._snap.reader().get_many(rows_db(source.number), cut), strict=True):
@@ -231,7 +231,7 @@ class RowMoves:
             self._passed(n)
 
     def _given(self, db: str, rows: Iterator[Pair], whose: Whose) -> Iterator[int]:
-        """Give rows to who owns them; how many, again and again."""
+        """Add rows to the stores of their owners in chunks; yield the size of each chunk."""
         while chunk := list(islice(rows, _TOGETHER)):
             parted: dict[int, list[Pair]] = {}
             for owner, row in zip(self._owners(whose(chunk)), chunk, strict=True):
@@ -243,7 +243,7 @@ class RowMoves:
     # -- what is left
 
     def _rejects(self) -> list[Writes]:
-        """What each new store has in quarantine."""
+        """Return the quarantine rows of each new store."""
         out = [Writes() for _ in self._targets]
         for i, part in enumerate(self._snap.parts):
             for _, reject in rejects_from(part.reader()):
@@ -267,7 +267,7 @@ class RowMoves:
             return 0
 
     def _finish(self, number: int, left: Writes) -> None:
-        """Where one new store stands: where the old ones did, at a position that none of them had."""
+        """Write the state of one new store: the old state, at a position higher than all old ones."""
         snap, old = self._snap, self._snap.state
         position = 1 + max(part.state.position for part in snap.parts)
         state = StateRow(
@@ -287,12 +287,12 @@ class RowMoves:
 
 
 def _stored_emissions(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:
-    """What a function yielded for the lines of a segment."""
+    """Return the stored emissions of the lines of a segment."""
     return view.remembered(part.reader(), groups).block(record_key(segment.base), len(segment))
 
 
 def _whole(view: ViewNode, key: bytes, row: bytes) -> bytes:
-    """The whole key of a row of a view."""
+    """Return the whole key of a view row."""
     if not is_long(key):
         return key
     whole = view.reduce.codec.decode(key, row, f"view {view.name!r}").whole
@@ -301,7 +301,7 @@ def _whole(view: ViewNode, key: bytes, row: bytes) -> bytes:
 
 
 def _owned(view: ViewNode | None, whole: bytes) -> bytes:
-    """What owns a row of a view, or with None a document, by its whole key: a row of an index lies with its group."""
+    """Return the key that owns a view row, or a document if `view` is None: an index row lies with its group."""
     if view is None or not isinstance(view.reduce, IndexReduce):
         return whole
     entry: Any = decode_key(whole)

@@ -1,7 +1,7 @@
-"""Copies of a store, and a store from a copy: what needs no app, for the copy says itself what it is.
+"""Copy, restore and shrink a store. These operations need no app: the catalog defines it.
 
-A copy is made by any process, beside the writer, from one read transaction; so it needs nothing of the holder, and one
-that is stopped can be copied too. Invariant: a store that has content is not replaced unless that was asked for.
+Any process can make a copy beside the writer, from one read transaction. It doesn't need the holder, so a stopped store
+can be copied too. Invariant: a store with content is replaced only on request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Copied", "copy_of", "copy_size", "has_content", "restore", "shrink",
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy: where it is, its bytes, and what it is of."""
+    """A finished copy: its path, its bytes, and the app and position of its store."""
 
     path: str
     bytes: int
@@ -44,7 +44,7 @@ class Copied:
 
 
 def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
-    """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    """Copy the store at a path into a new folder, and check the copy; other processes may write meanwhile."""
     must_be_whole(path, "a copy in one piece")
     store = open_lmdb(path, readonly=True)
     try:
@@ -56,7 +56,7 @@ def copy_of(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 
 def copy_size(path: str, target: str) -> int:
-    """The bytes that a copy of the store at a path takes; CopyFailed where there is no room for it at `target`."""
+    """Return the bytes that a copy of a store takes; raise CopyFailed if there is no room for it at `target`."""
     layout = read_layout(path)
     size = 0
     for folder in [path] if layout is None else layout.folders(path):
@@ -71,7 +71,7 @@ def copy_size(path: str, target: str) -> int:
 
 
 def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
-    """Make the store at a path what a copy is, all at once; `force` is for a path where there is content already."""
+    """Replace the store at a path with a copy, in one step; `force` allows this if the path has content."""
     if not os.path.isdir(copy):
         raise StoreMissing(copy)
     if os.path.realpath(copy) == os.path.realpath(path):
@@ -81,9 +81,9 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
     with WriterLock(path):
         if not force and has_content(path):
             raise with_content(path)
-        if marked_files(path):  # of a run that was killed after it made this a store of one partition
+        if marked_files(path):  # left by a killed run that made this a store of one partition
             clear_leftovers(path, None)
-        if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
+        if os.path.exists(os.path.join(copy, "owner")):  # a store and not a copy: a process may write it
             with WriterLock(copy):
                 size = put_in_place(copy, path, tell or _nobody)
         else:
@@ -98,9 +98,9 @@ def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None)
 
 @checked
 def shrink(path: str, tell: Tell | None = None) -> int | None:
-    """Write the files of a store anew without the space that is free in them; their bytes.
+    """Rewrite the files of a store without their free space, and return their bytes.
 
-    None where other processes have all of them open, and where there is little to gain.
+    Return None if other processes have all of them open, or if there is little to gain.
     """
     with ExitStack() as owned:
         owned.enter_context(WriterLock(path))
@@ -115,7 +115,7 @@ def shrink(path: str, tell: Tell | None = None) -> int | None:
 
 
 def _about(reader: Reader, path: str) -> tuple[str, int]:
-    """The app and the position of a store; an error by name where it is none, or one of another format."""
+    """Return the app and position of a store; raise an error if there is none, or if it has another format."""
     catalog = read_catalog(reader, path)
     if catalog is None:
         raise StoreMissing(path)
@@ -148,4 +148,4 @@ def has_content(path: str) -> bool:
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tells nobody how far it is."""
+    """Report no progress."""

@@ -2,10 +2,10 @@
 
     new folders `<turn>-<i>` made beside ─▶ the file `partitions` replaced, or removed ─▶ the former folders deleted
 
-A store of one partition has no such file: its data file is renamed to its place first, where it means nothing while the
-file exists. A kill leaves the former store or the new one. The next run deletes the other one. Invariants:
+A store of one partition has no such file. Its data file is renamed to its place first, but is ignored while the file
+exists. A kill leaves the former store or the new one. The next run deletes the other one. Invariants:
 
-- nobody else holds a partition, or reads one, when the file changes;
+- no other process writes or reads a partition when the file changes;
 - a folder or file that is deleted has a mark of this program;
 - the new store has the permissions of the former one.
 """
@@ -77,14 +77,14 @@ class StoreReplacement:
 
     @property
     def mode(self) -> int:
-        """The permissions of the former store; those of a private one if there is none."""
+        """The permissions of the former store, or private ones if there is none."""
         try:
             return folder_mode(os.stat(os.path.join(self.folders[0], DATA)).st_mode)
         except (IndexError, FileNotFoundError):
             return PRIVATE
 
     def must_be_unread(self) -> None:
-        """PenstockError is raised if a process has the former store open."""
+        """Raise PenstockError if a process has the former store open."""
         for folder in self.folders:
             other = process_with(folder)
             if other is not None:

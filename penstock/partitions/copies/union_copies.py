@@ -1,11 +1,11 @@
-"""Copies of any store, and a store from a copy: of several partitions a copy of each, as they fit together.
+"""Copy and restore a store of any number of partitions, so that the copies of the partitions fit together.
 
-Like the copy of one it is made by whoever asks, from read transactions of its own, while others write. These are begun
-one after the other, and again, until what each partition owes another and that one has not taken is stored: then the
-copy goes on from there as the store would after a crash. Invariants:
+Any process can make a copy from its own read transactions, while others write. It begins one at each partition. It
+begins them again until every production that its receiver has not applied is stored at the sender. Then the copy can
+continue as the store would after a crash. Invariants:
 
-- a copy that is not done has no name;
-- a store that is restored is the former one until all partitions of the copy are there, checked and on the disk.
+- an unfinished copy has no name;
+- a restore keeps the former store until all partitions of the copy are written, checked and synced.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _AGAIN = 0.001
 
 @checked
 def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
-    """Copy the store at a path into a new folder, checked; others may write it meanwhile."""
+    """Copy the store at a path into a new folder, and check the copy; other processes may write meanwhile."""
     layout = read_layout(path)
     if layout is None:
         return copy_of(path, target, tell)
@@ -89,7 +89,7 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
 
 
 def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | None]) -> bool:
-    """Whether these snapshots began while partitions switched, so that an opening could not finish that."""
+    """Return True if these snapshots began during a switch that could not be finished when the copy is opened."""
     known = [catalog for catalog in catalogs if catalog is not None]
     if len(known) == len(catalogs) and unlike(known) is None:
         return False
@@ -108,7 +108,7 @@ def _between_switches(readers: Sequence[Reader], catalogs: Sequence[Catalog | No
 
 @checked
 def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
-    """Make the store at a path what a copy is, each of any number of partitions; `force` is for a path with content.
+    """Replace the store at a path with a copy of any number of partitions; `force` allows this if it has content.
 
     The copy is read back beside the store before it takes its place.
     """
@@ -120,7 +120,7 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
     if os.path.realpath(copy) == os.path.realpath(path):
         raise CopyFailed(path, "it is the copy itself", "name the folder of the store that it is for")
     with ExitStack() as owned:
-        if os.path.exists(os.path.join(copy, "owner")):  # no copy but a store, which may be written meanwhile
+        if os.path.exists(os.path.join(copy, "owner")):  # a store and not a copy: a process may write it
             owned.enter_context(WriterLock(copy))
         owned.enter_context(WriterLock(path))
         former = StoreReplacement(path, known)
@@ -161,7 +161,7 @@ def _restored(copy: str, path: str, former: StoreReplacement, turn: int, tell: T
 
 
 def _alone(copy: str) -> Catalog | None:
-    """The catalog of a copy of a store of one partition."""
+    """Return the catalog of a copy of a store of one partition."""
     store = open_lmdb(copy, readonly=True)
     try:
         with store.read() as reader, naming(lambda: database_labels(None)):
@@ -174,4 +174,4 @@ def _alone(copy: str) -> Catalog | None:
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tells nobody how far it is."""
+    """Report no progress."""

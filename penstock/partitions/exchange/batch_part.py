@@ -1,8 +1,8 @@
 """The part of an atomic batch that belongs to another partition, as one part of a production.
 
-A batch of several partitions is saved by one of them: its transaction takes its own records, and owes the others
-theirs. So the batch is in, whole, with one commit, and each of the others takes its records once, by the number of the
-production. Invariant: a part is plain data, and begins with a number that no view has.
+One partition saves the whole batch in one commit: it applies its own records, and saves productions with the others'.
+Each receiver applies its records once, by the number of the production. Invariant: a part is plain data, and begins
+with a number that no view has.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NO_VIEW = 0
 
 
 def records_part(tables: Mapping[str, Sequence[Batch]], kinds: Mapping[str, str]) -> Part:
-    """Make a part of these records; `kinds` are those of the ts of tables."""
+    """Make a part of these records; `kinds` are the kinds of ts by table."""
     return [_NO_VIEW, dict(kinds), {name: [batch_data(batch) for batch in parts] for name, parts in tables.items()}]
 
 
 def is_records(part: Part) -> bool:
-    """Tell if a part has records, and not contributions to a view."""
+    """Return True if a part has records, and not contributions to a view."""
     return bool(part[0] == _NO_VIEW)
 
 
 def take_records(core: Core, part: Part, writer: Writer, writes: Writes) -> dict[str, int]:
-    """Take the records of a part within a transaction; the number of rejected ones by table, which go to quarantine."""
+    """Apply the records of a part, and quarantine rejected ones; return the number of rejected ones by table."""
     _, kinds, data = part
     tables = {name: [batch_of(one) for one in parts] for name, parts in data.items()}
     joined = {name: joined_records(parts) for name, parts in tables.items()}

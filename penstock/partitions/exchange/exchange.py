@@ -1,8 +1,8 @@
-"""One partition among the others of its store: what its transactions owe them, and what it takes of theirs.
+"""The exchange of one partition: the productions that it saves for others, and those that it applies.
 
-The core of a partition gathers what its views are told, folds it in the order in which they stand on each other, and
-saves what groups of other partitions are owed, all in the transaction of the batch. Invariant: what has arrived is
-deleted by a transaction that is there anyway, or by one of its own once nothing else comes.
+A batch's transaction folds the contributions to this partition's groups, parent views first. It saves those to other
+partitions' groups as productions. Invariant: acknowledged productions are deleted by the next transaction, or by a
+transaction for this purpose while the partition is idle.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from penstock.views import DeliveryMode
 if TYPE_CHECKING:
     from penstock.core import Core
 
-_DELTA = 2  # where a part of a production has its sums
+_DELTA = 2  # the index of the sums in a part of a production
 
 
 @dataclass(slots=True)
 class ReceivedProductions:
-    """What one transaction takes of another partition: its parts, and the number up to which it is then taken."""
+    """The parts that one transaction applies from another partition, and the number of their last production."""
 
     number: int
     parts: list[Part]
 
     @property
     def batch(self) -> int | None:
-        """The batch that its sets are of, or were saved after."""
+        """The batch that its sets belong to, or that was saved before them."""
         return max((number_of(part) for part in self.parts if is_sets(part)), default=None)
 
 
@@ -77,25 +77,25 @@ class PartitionExchange:
         self.ranges = ranges
         self.crossing = GroupCrossing(here, ranges)
         self.batch = 0  # the number of the batch that is being taken, while one is
-        self.refused: dict[int, str] = {}  # by partition why what it sent last can't be taken
-        self.noted: list[FeedChanges] | None = None  # what is changed by what is taken, while somebody wants to know
-        self.arrived: Sent = {}  # by partition the number up to which it has what it was owed
-        self._cleared: Sent = {}  # and up to which that is deleted
+        self.refused: dict[int, str] = {}  # by sender, why its last message can't be applied
+        self.noted: list[FeedChanges] | None = None  # changes by productions, while a repair collects them
+        self.arrived: Sent = {}  # by receiver, the number of the last production that it has acknowledged
+        self._cleared: Sent = {}  # by receiver, the number up to which productions are deleted
         self._delay = ProductionDelay()
         self._order: list[ViewNode] = []
-        self.wake: Callable[[], None] = lambda: None  # told after each commit that others are owed something by
-        self.turn = threading.Lock()  # of batches that are given: one is told, and saved, before the next one
-        self.tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = _nobody  # who has it when it returns
-        self.unheard: dict[int, int] = {}  # by partition that has not heard since, the last batch that was in then
-        self.heard: dict[int, int] = {}  # by partition the batch that it was told early, and not yet what became of
-        self.asked: set[int] = set()  # who is to hear what became of it now, and not only once nothing else is sent
-        self._told: dict[int, bytes] = {}  # by partition what it has of the batch that is being taken
-        self._records: Mapping[int, Part] = {}  # by partition its records of that batch, where it is an atomic one
-        self._kept: dict[int, int] = {}  # by partition the batch of which is kept what was there before; 0 of none
+        self.wake: Callable[[], None] = lambda: None  # called after each commit that saves productions
+        self.turn = threading.Lock()  # a batch sends early sets and is saved before the next one does
+        self.tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = _nobody  # returns the receivers that have it
+        self.unheard: dict[int, int] = {}  # by partition that must hear it, the last batch that was saved then
+        self.heard: dict[int, int] = {}  # by receiver, the batch of an early set whose outcome it has not heard
+        self.asked: set[int] = set()  # partitions to hear the outcome now, and not only when nothing else is sent
+        self._told: dict[int, bytes] = {}  # by receiver, its early set of the current batch
+        self._records: Mapping[int, Part] = {}  # by owner, its records of that batch, if it is atomic
+        self._kept: dict[int, int] = {}  # by sender, the batch that has an undo row here; 0 for none
 
     @property
     def views(self) -> Sequence[ViewNode]:
-        """All views that take contributions, those that a refill fills too."""
+        """All views that take contributions, including those that a refill fills."""
         return self._order
 
     @property
@@ -104,7 +104,7 @@ class PartitionExchange:
         return [other for other in range(len(self.ranges)) if other != self.here]
 
     def recall(self, reader: Reader, state: StateRow) -> None:
-        """Begin with what the store says."""
+        """Restore the numbers from the rows of the store."""
         oldest = oldest_owed(reader, self.others)
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
@@ -122,11 +122,11 @@ class PartitionExchange:
             roots = [child for view in roots for child in view.children]
 
     def begin(self, state: StateRow) -> None:
-        """A writer opened the partition: others are told which batch it has, if any of them was ever told early."""
+        """Note for a new writer that others must hear which batch is saved, if early sets were ever sent."""
         self.unheard = {other: state.unheard.get(other, state.batch) for other in self.others} if state.early else {}
 
     def early(self, leaving: Mapping[int, list[Part]], state: StateRow, number: int) -> dict[int, EarlySet]:
-        """What others are told of a batch before it is saved."""
+        """Return the early sets of a batch, by receiver."""
         waits = {view.number for view in self._order if view.view.production is DeliveryMode.WEAK}
         out: dict[int, EarlySet] = {}
         for other, parts in leaving.items():
@@ -139,26 +139,26 @@ class PartitionExchange:
     def taking(
         self, number: int, early: Mapping[int, EarlySet], by: Collection[int], records: Mapping[int, Part]
     ) -> Iterator[None]:
-        """The batch with this number is saved within, of which these have what they were told early.
+        """Set the batch that is saved within this context; the partitions in `by` have its early sets.
 
-        `records` are those that other partitions own, where they are saved with it.
+        `records` are the records of an atomic batch that other partitions own.
         """
         self.batch, self._told = number, {other: pack(early[other].parts) for other in by}
         self._records = records
         try:
             yield
         finally:
-            self.batch, self._told, self._records = 0, {}, {}  # one that failed is not in by what else is saved
+            self.batch, self._told, self._records = 0, {}, {}  # a later commit must not count a failed batch as saved
 
     def fold(self, reader: Reader, writes: Writes) -> None:
-        """Fold what was gathered for views, those first that others stand on."""
+        """Fold the gathered contributions, parent views first, and add the records for other partitions."""
         for view in self._order:
             view.fold_gathered(reader, writes)
         for other, part in self._records.items():
             writes.leaving.setdefault(other, []).append(part)
 
     def save(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
-        """Save what others are owed, and which batch it is, and delete what has arrived; what the state then says."""
+        """Save productions, delete acknowledged ones, and return the state with their numbers and the batch's."""
         self.delete(writer, writes)
         unheard = {other: b for other, b in dict(self.unheard).items() if self.batch or other in state.unheard}
         state = msgspec.structs.replace(state, batch=max(state.batch, self.batch), unheard=unheard)
@@ -170,13 +170,13 @@ class PartitionExchange:
         writes.after.append(self._wake)
         records = {other: own for other, parts in leaving.items() if (own := [p for p in parts if is_records(p)])}
         told = {other: own for other, parts in leaving.items() if (own := [p for p in parts if not is_records(p)])}
-        sent = saved(writer, records, state.sent)  # by themselves: no damaged group keeps them from being taken
+        sent = saved(writer, records, state.sent)  # apart from contributions: no damaged group can block them
         batches = {**state.batches, **{other: sent[other] for other in records}}
         sent = saved(writer, told, sent)
         return msgspec.structs.replace(state, sent=sent, batches=batches)
 
     def _unsaid(self, leaving: Mapping[int, list[Part]], batch: int) -> dict[int, list[Part]]:
-        """What others are owed without the very sets that they have."""
+        """Return the productions by receiver, without the sets that equal its early set."""
         out: dict[int, list[Part]] = {}
         for other, parts in leaving.items():
             sets = [numbered(part, batch) for part in parts if is_sets(part)]
@@ -188,18 +188,18 @@ class PartitionExchange:
         return out
 
     def delete(self, writer: Writer, writes: Writes) -> None:
-        """Delete what has arrived."""
+        """Delete acknowledged productions."""
         arrived = dict(self.arrived)
         if arrived != self._cleared:
             deleted(writer, arrived, self._cleared)
             writes.after.append(lambda: self._cleared.update(arrived))
 
     def keeps_after(self, sender: int, saved: int) -> bool:
-        """Whether something is kept of a batch of this partition after the last one that it has."""
+        """Return True if an undo row is kept for a batch of the sender after its last saved one."""
         return self._kept.get(sender, 0) > saved
 
     def keep(self, writes: Writes, sender: int, kept: UndoRow | None) -> None:
-        """Leave what was there before a batch of this partition to be kept; with None nothing is any more."""
+        """Store the undo row for a batch of the sender with the transaction; None deletes it."""
         writes.during.append(lambda writer: keep_before(writer, sender, kept))
         batch = 0 if kept is None else kept.batch
         writes.after.append(lambda: self._kept.update({sender: batch}))
@@ -209,13 +209,13 @@ class PartitionExchange:
 
     @property
     def cluttered(self) -> bool:
-        """Whether something that has arrived is still to be deleted."""
+        """True if acknowledged productions are still to be deleted."""
         return self.arrived != self._cleared
 
     def fresh(self, state: StateRow, production: Production) -> list[ReceivedProductions]:
         """Cut a production into the transactions that take it.
 
-        Sums of several productions add up; contributions of one source must come one after the other, as must records.
+        Sums of several productions share a transaction. Contributions of one source, and records, come one by one.
         """
         out: list[ReceivedProductions] = []
         alone = True
@@ -232,9 +232,9 @@ class PartitionExchange:
         return out
 
     def gather(self, views: Iterable[ViewNode], highest: int, parts: Sequence[Part], writes: Writes) -> None:
-        """Gather what productions have for views; what is for a generation that gave way is owed to nobody any more.
+        """Gather the contributions of productions by view, and drop those for discarded generations.
 
-        `highest` is the highest number that was given.
+        `highest` is the highest view number that was assigned.
         """
         numbered = {view.number: view for view in views}
         for part in parts:
@@ -250,7 +250,7 @@ class PartitionExchange:
 
 
 def _nobody(early: Mapping[int, EarlySet]) -> Collection[int]:
-    """Nobody carries what is told early."""
+    """Send no early sets."""
     return ()
 
 
@@ -262,7 +262,7 @@ def parting_of(core: Core) -> PartitionExchange:
 
 
 def receive(core: Core, production: Production) -> int:
-    """Take what another partition sent; the number up to which all of it is durable here."""
+    """Apply a production; return the number up to which all productions of its sender are durable here."""
     parting = parting_of(core)
     for fresh in parting.fresh(core.state, production):
         _take(core, parting, production, fresh)
@@ -292,7 +292,7 @@ def _take(core: Core, parting: PartitionExchange, production: Production, fresh:
 
 
 def take_early_set(core: Core, early: EarlySet) -> None:
-    """Take what another partition tells early, and put back what it told of a batch that it does not have."""
+    """Apply an early set; before that, undo an earlier one whose batch was not saved."""
     parting = parting_of(core)
     core.ready()
     if not newer(guard_of(core.state, early.sender), early):
@@ -338,7 +338,7 @@ def _add_span(writer: Writer, state: StateRow, first: int, last: int) -> None:
 
 
 def guard_of(state: StateRow, sender: int) -> Guard:
-    """How new what was last heard of a partition is."""
+    """Return the guard of a sender: the order of the last message applied from it."""
     return max(state.guard.get(sender, (0, 0, 0)), (state.taken.get(sender, (0, 0))[0], 0, 0))
 
 
@@ -347,7 +347,7 @@ def _guarded(state: StateRow, sender: int, order: Guard) -> StateRow:
 
 
 def clear(core: Core) -> None:
-    """Delete what has arrived, in a transaction of its own."""
+    """Delete acknowledged productions in a separate transaction."""
     parting = parting_of(core)
     if not parting.cluttered:
         return

@@ -1,7 +1,7 @@
-"""What partitions of one process owe and tell each other, carried at once; and waiting until nobody owes anything, or
-until it is known that one of them can't take what it is owed.
+"""Deliver productions and early sets between partitions of one process.
 
-Invariant: what one is told early comes after all that it was owed before.
+For partitions of any kind, wait until nothing is in flight. Invariant: an early set arrives after all earlier
+productions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.recovery import EarlySet
 __all__ = ["REFUSED", "at_rest", "delivered_productions", "join"]
 
 REFUSED = 0.2
-"""Seconds in which what was refused has been sent again."""
+"""Seconds within which a refused production has been sent again."""
 _AGAIN = 0.001  # seconds between two looks at whether all has arrived
 
 
 def join(members: Sequence[Member]) -> None:
-    """From now on what a member tells others early is heard by them."""
+    """Let these members send early sets to each other."""
     for member in members:
         member.sends_early(_send_early_sets(member, members))
 
@@ -32,7 +32,7 @@ def _send_early_sets(member: Member, members: Sequence[Member]) -> Callable[[Map
     def tell(early: Mapping[int, EarlySet]) -> Collection[int]:
         there: list[int] = []
         for other, one in early.items():
-            with suppress(PenstockError):  # who can't take it is owed it
+            with suppress(PenstockError):  # a receiver that fails gets a production later
                 if other in member.unheard and one.parts and (news := member.news(other)) is not None:
                     members[other].hear(news)
                     member.knows(other, news)
@@ -46,7 +46,7 @@ def _send_early_sets(member: Member, members: Sequence[Member]) -> Callable[[Map
 
 
 def delivered_productions(members: Sequence[Member]) -> None:
-    """All that members of one process owe each other is taken; who can't take it is passed over, and then said."""
+    """Deliver all productions between members of one process; skip a receiver that fails, and raise its error last."""
     ways = [(member, other) for member in members for other in member.others]
     more, failed = True, dict[tuple[int, int], PenstockError]()
     while more:
@@ -63,7 +63,7 @@ def delivered_productions(members: Sequence[Member]) -> None:
 
 
 def _deliver_first(sender: Member, other: int, members: Sequence[Member]) -> bool:
-    """Carry the first of what another one is to hear and to be given; whether there was anything."""
+    """Send a member the first messages that wait for it; return True if there were any."""
     news = sender.news(other)
     if news is not None:
         members[other].hear(news)
@@ -75,15 +75,15 @@ def _deliver_first(sender: Member, other: int, members: Sequence[Member]) -> boo
 
 
 def at_rest(seats: Sequence[PartitionHandle], carry: Callable[[], None], patience: float) -> list[str]:
-    """Wait until nobody owes anybody anything, or nobody takes what is owed; by whom, and why.
+    """Wait until nothing is in flight, or only refused productions; return why these are refused.
 
-    It is so where two rounds of asking give the same numbers, and nothing stored; or, for so many seconds, those of
-    productions that were refused.
+    Two rounds of questions must get the same numbers, with no message stored. With refused productions, the numbers
+    must stay the same for `patience` seconds.
     """
     before: list[MemberStatus] = []
     since = time.monotonic()
     while True:
-        with suppress(PenstockError):  # it is told by who can't take it
+        with suppress(PenstockError):  # the receiver's status tells why
             carry()
         now = [seat.standing() for seat in seats]
         if [(own.sent, own.taken) for own in now] != [(own.sent, own.taken) for own in before]:

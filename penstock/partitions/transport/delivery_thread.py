@@ -1,10 +1,9 @@
-"""Carries what a partition owes another one to the process that has it, and back the word that it is there.
+"""Send the productions of one partition to the process of another, and note its acks.
 
-One thread for each way between two partitions: it asks what is owed, sends all of that, up to a bound, as one message,
-and waits for the answer, which comes after the commit over there. So what is under way is bounded, what waits is on the
-disk, and one that is slow slows those down who send to it and nobody else. What is told early goes the same way, after
-all that was owed before. Invariant: whatever breaks in between, what is owed is sent again, from what the other one has
-on; that nothing is taken twice is the receiver's affair.
+One thread serves each ordered pair of partitions. It sends the productions that wait as one message of limited size.
+Then it waits for the answer, which comes after the receiver's commit. So the data in flight is limited, and the backlog
+is on disk. A slow receiver slows down only its senders. Early sets go the same way, after all earlier productions.
+Invariant: after any failure, productions without an ack are sent again. The receiver skips those that it has applied.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from penstock.recovery import EarlySet
 from penstock.remote import HolderLost, HolderSilent, Operation, RemoteWriter, WireClosed
 
 A = TypeVar("A")
-_AGAIN = 0.05  # seconds before somebody who isn't there is asked again
+_AGAIN = 0.05  # seconds before an unreachable receiver is tried again
 _SOON = 0.005  # seconds without anything to send after which a receiver hears that its early set is saved
-_IDLE = 0.05  # seconds without anything to send after which what has arrived is deleted
+_IDLE = 0.05  # seconds without anything to send after which acknowledged productions are deleted
 _log = logging.getLogger("penstock.engine")
 
 
 class EarlyDelivery:
-    """Something that is told early, on its way."""
+    """An early set on its way to one receiver."""
 
     def __init__(self, early: EarlySet) -> None:
         self.early = early
         self.there = False
-        self.over = threading.Event()  # it is there, or won't be
+        self.over = threading.Event()  # it has arrived, or failed
 
 
 class DeliveryThread(threading.Thread):
-    """One way, from its making until `end`."""
+    """The sender thread of one ordered pair of partitions. It runs until `end`."""
 
     def __init__(self, member: Member, other: int, folder: str, patience: float) -> None:
         super().__init__(name=f"penstock-courier-{other}", daemon=True)
@@ -51,23 +50,23 @@ class DeliveryThread(threading.Thread):
         self.start()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Note that there may be something to send."""
         self._news.set()
 
     def tell(self, early: EarlySet) -> EarlyDelivery:
-        """Tell this early, in place of what is not told yet."""
+        """Send this early set, in place of one not sent yet."""
         told = self._told = EarlyDelivery(early)
         self._news.set()
         return told
 
     def end(self) -> None:
-        """Carry nothing more."""
+        """Stop the thread."""
         self._ended = True
         self._news.set()
         self.join()
 
     def run(self) -> None:
-        """Carry, until it is ended."""
+        """Send messages until `end` is called."""
         while not self._ended:
             self._news.clear()
             try:
@@ -78,11 +77,11 @@ class DeliveryThread(threading.Thread):
                     self._member.clear()
                     self._news.wait()
             except (WireClosed, HolderLost, HolderSilent):
-                self._drop()  # it has ended, and begins again: elsewhere, perhaps
+                self._drop()  # the receiver ended, and may start again elsewhere
                 self._wait()
             except PenstockError as error:
                 if (told := self._told) is not None:
-                    told.over.set()  # it is owed what it can't take
+                    told.over.set()  # the receiver refused it and gets a production later
                 _log.error("partition %d takes nothing of partition %d: %s", self.other, self._member.here, error)
                 self._drop()
                 self._wait()
@@ -91,7 +90,7 @@ class DeliveryThread(threading.Thread):
             told.over.set()
 
     def _carried(self) -> bool:
-        """Carry what is first; whether there was anything."""
+        """Send the first message that waits; return True if there was one."""
         if self._member.urgent(self.other):
             self._send_sets()
         owed, told = self._member.owed(self.other), self._told

@@ -1,9 +1,9 @@
-"""Atomic batches of several partitions: saved by one of them, and then taken by the others.
+"""Atomic batches of several partitions: saved by one of them, and then applied by the others.
 
 Readers may see the commits of such a batch one after the other. Invariants:
 
-- one commit decides: before it nothing of the batch is in, and after it each partition takes its records in any case;
-- a partition takes no other batch before its records of a saved one, so that later puts stay later.
+- one commit decides: before it no record of the batch is stored, and after it each partition surely applies its own;
+- a partition applies its records of a saved batch before any other batch, so that later puts stay later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ the disk is full; once that is mended the batch goes on by itself
 
 
 class SavedBatches:
-    """The atomic batches of a store that partitions still have to take; `carry` carries what one process carries."""
+    """The atomic batches of a store that partitions still must apply; `carry` delivers productions in one process."""
 
     def __init__(
         self, seats: Sequence[PartitionHandle], standing: Sequence[MemberStatus], carry: Callable[[], None]
@@ -59,11 +59,11 @@ class SavedBatches:
         }
 
     def give(self, routed: Mapping[int, Tables], number: int, kinds: Mapping[str, str], strict: bool) -> None:
-        """Save a batch at one of its partitions, and wait until the others have taken it."""
+        """Save a batch at one of its partitions, and wait until the others have applied it."""
         first = self._free(sorted(routed))
         others = [owner for owner in sorted(routed) if owner != first]
         ways = {(first, other) for other in others}
-        self._unsure |= ways  # where this fails it may be saved all the same
+        self._unsure |= ways  # if this fails, the batch may still be saved
         self._handles[first].take(routed[first], {}, number, kinds, strict, {other: routed[other] for other in others})
         saved = self._handles[first].marks().batches
         self._waiting.update({(first, other): saved[other] for other in others})
@@ -80,7 +80,7 @@ class SavedBatches:
         raise PenstockError(f"partition {to} can't take what others owe it, so nothing of this batch is stored: {why}")
 
     def arrive(self, partitions: Collection[int]) -> None:
-        """Wait until these partitions have taken their records of saved batches; BatchWaits where one can't."""
+        """Wait until these partitions have applied their records of saved batches; raise BatchWaits if one can't."""
         for sender, to in [way for way in self._unsure if way[1] in partitions]:
             self._waiting[sender, to] = self._handles[sender].marks().batches.get(to, 0)
             self._unsure.discard((sender, to))
@@ -90,7 +90,7 @@ class SavedBatches:
                 del self._waiting[way]
 
     def wait(self, sender: int, to: int, number: int) -> None:
-        """Wait until a partition has taken a production with this number."""
+        """Wait until a partition has applied the production with this number."""
         since = looked = time.monotonic()
         while True:
             with suppress(PenstockError):  # the one that can't take it says so
@@ -102,5 +102,5 @@ class SavedBatches:
                 raise BatchWaits(to, sender, marks.refused[sender])
             if now - looked >= _LOOK:
                 looked = now
-                self._handles[sender].marks()  # one that has ended is followed
+                self._handles[sender].marks()  # this replaces a process that has ended
             time.sleep(_AGAIN)

@@ -1,11 +1,11 @@
-"""Following the feeds of several partitions as one.
+"""The changes feeds of several partitions, followed as one.
 
 All changes of a group come from the partition that owns it. Invariants:
 
 - changes of one partition come in its order, and those of one commit together;
 - a switch of views shows once all partitions have made it;
-- the position of a change is that of each partition up to which all was given, this commit among it: whoever goes on
-  from there misses nothing and gets nothing twice.
+- the position of a change is a vector: for each partition, the last commit whose changes were given, this one included.
+  A reader that resumes there gets each change exactly once.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def follow_all(
     wait: Wait,
     live: Callable[[], bool],
 ) -> Iterator[Changes]:
-    """The changes of these views since a position, or all that the feeds have; and what comes if it goes `on`.
+    """Yield the changes of these views since a position, or all that the feeds have; with `on`, wait for later ones.
 
-    `look` makes a snapshot over the partitions. With `until` it ends with the changes of that position. What can't be
-    followed is refused here; what there is at first is read when the first change is asked for.
+    `look` makes a snapshot over the partitions. With `until` the feed ends with the changes of that position. This call
+    checks the arguments. The initial rows are read when the caller asks for the first change.
     """
     if since is not None and initial:
         raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
@@ -54,7 +54,7 @@ def follow_all(
 
 
 def _vector(name: str, position: Position, parts: int) -> Vector:
-    """A position as a tuple; that of a store of one partition has one number."""
+    """Return a position as a tuple; the position of a one-partition store has one number."""
     own = tuple(position) if isinstance(position, list | tuple) else (position,)
     if any(isinstance(one, bool) or not isinstance(one, int) for one in own):
         raise DefinitionError(
@@ -64,9 +64,9 @@ def _vector(name: str, position: Position, parts: int) -> Vector:
 
 
 def _reached(snap: Snapshot, since: Position) -> Vector:
-    """The store came to this position, and the feeds have what came after it."""
+    """Return the position as a tuple; raise an error if the store has not reached it, or its feeds begin later."""
     own = _vector("since", since, len(snap.parts))
-    if len(own) != len(snap.parts):  # the store was parted anew since, and its feed has begun anew
+    if len(own) != len(snap.parts):  # the store was repartitioned since, and its feed began again
         raise PositionExpired(since, snap.followed)
     for part, at in zip(snap.parts, own, strict=True):
         try:
@@ -121,7 +121,7 @@ def _follow(
 
 
 def _shown_of(look: Callable[[], Snapshot], i: int) -> Callable[[], int]:
-    """Ask up to which position readers of the whole store see partition `i`."""
+    """Return a function that returns the position at which readers of the whole store see partition `i`."""
 
     def shown() -> int:
         with look() as snap:

@@ -1,8 +1,8 @@
-"""Retrying and dropping what is in quarantine of a store of several partitions.
+"""Retry and drop the quarantine entries of a store of several partitions.
 
-Each partition takes the records that it keeps and the documents that its views hold, one after the other. A held group
-is made anew from all documents, wherever they lie. Invariant: an entry has the id by which it is listed: that of a
-record ends in the number of its partition.
+Each partition in turn settles its rejected records and the held documents of its views. A held group is restated from
+the documents of all partitions. Invariant: an entry has the id that lists show. The id of a record ends in the number
+of its partition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["PartitionedRetries"]
 
 
 class PartitionedRetries:
-    """Retries and drops of one store; `learn` is told once a partition may have learnt of what kind its ts are."""
+    """Retries and drops of one store; `learn` is called when a partition may have found the kind of a table's ts."""
 
     def __init__(
         self, site: Site, seats: Sequence[PartitionHandle], learn: Callable[[], None], progress: Progress | None
@@ -41,11 +41,11 @@ class PartitionedRetries:
         self._progress = progress
 
     def retry(self, wanted: EntryFilter) -> Settled:
-        """Take what can be taken now."""
+        """Retry the entries that match, and return the outcome."""
         return self._all("retry", wanted)
 
     def drop(self, wanted: EntryFilter) -> Settled:
-        """Let go of records, and of what views hold."""
+        """Drop the records and held documents that match, and return the outcome."""
         return self._all("drop", wanted)
 
     def _all(self, do: str, wanted: EntryFilter) -> Settled:
@@ -74,7 +74,7 @@ class PartitionedRetries:
             self._progress(done, len(self._handles) + 1)
 
     def _held(self, view: ViewNode, wanted: EntryFilter, done: int) -> list[tuple[bytes, bytes]]:
-        """The held groups of a view that are wanted: stored keys and whole ones."""
+        """Return the held groups of a view that match, as pairs of stored and whole keys."""
         with self._site.snapshot() as snap:
             many = snap.state.held_groups.get(view.name, 0)
             every = ((key, whole) for key, whole, _ in held_groups(snap.reader(), view, many))
@@ -82,7 +82,7 @@ class PartitionedRetries:
         return groups if wanted.limit is None else groups[: max(0, wanted.limit - done)]
 
     def _groups(self, do: str, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
-        """What became of held groups: a drop leaves them."""
+        """Restate held groups, and return the outcome; a drop leaves them held."""
         if not groups or do == "drop":
             return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
         Restatement(self._site, None).view(view.name, [whole for _, whole in groups])
@@ -95,7 +95,7 @@ class PartitionedRetries:
 
 
 def _within(wanted: EntryFilter, place: int) -> EntryFilter:
-    """What is wanted of one partition: its records by the ids that they have there; documents may be anywhere."""
+    """Return the filter for one partition: its records by their ids there, and all documents, which may be anywhere."""
     others = frozenset(name for name in wanted.ids or () if not name.startswith("r"))
     own = wanted.within(place)
     return own if own.ids is None else replace(own, ids=frozenset(n for n in own.ids if n.startswith("r")) | others)

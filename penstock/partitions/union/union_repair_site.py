@@ -1,14 +1,14 @@
-"""Where the repair of a store of several partitions works: one view of all of them, and steps at each.
+"""The site of a repair in a store of several partitions: it reads all of them, and performs steps at each.
 
-A view is compared by the process that serves the store, which reads all partitions: what their documents contribute is
-built beside in a store for each partition, of the groups that this one owns, and held against what it has. Where
-nothing differs nobody waited. Else others write nothing while it is compared once more, and groups are replaced by who
-has them, step by step, from the store beside. Invariants:
+The process that serves the store rebuilds a view from the documents of all partitions. Each partition gets a temporary
+store with the rebuilt groups that it owns. If the stored view does not differ, no writer waits. Else writers pause for
+a second comparison. Then each partition replaces its groups that differ, in steps, from its temporary store.
+Invariants:
 
-- what is replaced was compared while nothing was written; what is on its way, since a damaged group keeps its partition
-  from taking it, is taken off the view beside, and is taken once that is mended;
-- a row that lies with a partition that doesn't own its group is an orphan there;
-- what a step changes at other partitions has arrived there, and is told with it.
+- writers pause for the comparison that groups are replaced by. A damaged group can block productions in flight. The
+  rebuilt groups leave these out, and the receiver applies them after the repair;
+- a row in a partition that doesn't own its group is an orphan there;
+- the changes of a step at other partitions have arrived there, and are reported with it.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ _CUTS = 1_000
 
 
 class RepairedStore(Protocol):
-    """The store that is repaired, as far as a repair must know it."""
+    """The store under repair, with the methods that a repair needs."""
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of each partition."""
+        """Make a snapshot over all partitions."""
         ...
 
     def still(self, settled: bool = True) -> AbstractContextManager[None]:
-        """Within it nothing is written by others; at its beginning nothing is on its way that can be taken."""
+        """Keep other writers out; before that, wait until all productions that can be applied have arrived."""
         ...
 
     def carry(self) -> list[str]:
-        """Wait until nothing is on its way, or nobody takes what is; by whom, and why."""
+        """Wait until nothing is in flight, or only refused productions; return why these are refused."""
         ...
 
 
 class PartitionedSite:
-    """The partitions of a store; `folders` are theirs, where each has a process of its own or lies on the disk."""
+    """The partitions of a store under repair; `folders` are their folders, or None for partitions in memory."""
 
     def __init__(
         self,
@@ -90,28 +90,28 @@ class PartitionedSite:
 
     @property
     def places(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return len(self._handles)
 
     @property
     def folders(self) -> Sequence[str]:
-        """The folders of the partitions; none of a store in memory."""
+        """The folders of the partitions; empty for a store in memory."""
         return self._folders or []
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """All of it, with nothing on its way but what can't be taken."""
+        """Yield a snapshot over all partitions, with nothing in flight but refused productions."""
         with ExitStack() as stack:
             with self._held.still(settled=False):
                 snap = stack.enter_context(self._cut())
             yield snap
 
     def owner(self, key: bytes) -> int:
-        """The partition that owns a key."""
+        """Return the partition that owns a key."""
         return self._ranges.of(key)
 
     def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
-        """A step at one partition: what it gives, and what it changed there and elsewhere."""
+        """Perform a step at one partition; return its result, and the changes at all partitions."""
         changed: list[Repaired] = []
         with self._held.still(settled=False):
             for seat in self._handles:
@@ -126,7 +126,7 @@ class PartitionedSite:
 
     @contextmanager
     def scratch(self, table: Table) -> Iterator[Store]:
-        """A store for a while: in memory for what is small."""
+        """Yield a temporary store; it is in memory if the table is small."""
         with self._held.snapshot() as snap:
             small = self._small(snap, table)
         if small or self._folders is None:
@@ -138,7 +138,7 @@ class PartitionedSite:
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
     ) -> ViewComparison:
-        """Hold a view, or these of its groups, against what its documents contribute, and make it right if asked to."""
+        """Compare a view, or these groups of it, with its documents; with `fix`, replace the groups that differ."""
         with self.snapshot() as snap:
             found, _ = self._compared(name, asked, snap, False, progress)
         if not fix or found.right:
@@ -156,7 +156,7 @@ class PartitionedSite:
     def _compared(
         self, name: str, asked: Sequence[bytes] | None, snap: Snapshot, fix: bool, progress: Progress | None
     ) -> tuple[ViewComparison, bool]:
-        """How a view is, and whether what is wrong was replaced, if that was asked."""
+        """Compare a view; with `fix`, replace wrong groups. Return the comparison, and True if they were replaced."""
         view = self.views[name]
         with ExitStack() as stack:
             stores, there = self._beside(stack, self._small(snap, view.view.table))
@@ -179,7 +179,7 @@ class PartitionedSite:
 
     @contextmanager
     def _cut(self) -> Iterator[Snapshot]:
-        """A snapshot of all of it, in which whatever one is owed and has not taken is stored."""
+        """Yield a snapshot in which each production that is not applied yet is stored at its sender."""
         for _ in range(_CUTS):
             with self._held.snapshot() as snap:
                 if _fit(snap.parts):
@@ -188,7 +188,7 @@ class PartitionedSite:
         raise PenstockError("partitions did not come to rest for as long as they were asked; run this again")
 
     def _beside(self, stack: ExitStack, small: bool) -> tuple[list[Store], list[Any]]:
-        """A store for a while for each partition, and how it is reached from there."""
+        """Make a temporary store for each partition; return them, and the store or folder that each partition gets."""
         stores: list[Store] = []
         there: list[Any] = []
         for place in range(self.places):
@@ -210,7 +210,7 @@ class PartitionedSite:
     def _replaced(
         self, snap: Snapshot, view: ViewNode, there: list[Any], wrong: list[list[bytes]], asked: Sequence[bytes]
     ) -> bool:
-        """Have groups replaced by who has them; whether nothing came in between. What can't be read behind is void."""
+        """Replace groups at their partitions; return False if one has applied a production since the snapshot."""
         wholes = [group for group in asked if is_long(stored_key(group))]
         for place, (seat, part) in enumerate(zip(self._handles, snap.parts, strict=True)):
             taken = [(other, number) for other, (_, number) in part.state.taken.items()]
@@ -224,7 +224,7 @@ class PartitionedSite:
     def _said(
         self, view: ViewNode, replaced: Sequence[ReplacedGroup], menders: Sequence[GroupReplacement]
     ) -> list[Repaired]:
-        """What is said of groups: of one that lay where it is not owned, what its owner shows instead."""
+        """Return the report on groups, orphans first; the owner's result is the new one of an orphan."""
         orphans: list[Repaired] = []
         others: list[Repaired] = []
         for one in replaced:
@@ -241,7 +241,7 @@ class PartitionedSite:
 
 
 def _numbers(parts: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, int, int, int]]:
-    """For each two partitions: the sender, to whom, the last number given, and the last one taken."""
+    """Yield for each pair of partitions: the sender, the receiver, the last number saved and the last one applied."""
     for to, part in enumerate(parts):
         for of, sender in enumerate(parts):
             if of != to:
@@ -249,18 +249,18 @@ def _numbers(parts: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, int, int, in
 
 
 def _fit(parts: Sequence[Snapshot]) -> bool:
-    """Whether these snapshots of partitions fit together."""
+    """Return True if these snapshots of partitions fit together."""
     states = [part.state for part in parts]
     taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
     return consistent([part.reader() for part in parts], [state.sent for state in states], taken)
 
 
 def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:
-    """Take off what is on its way to groups of a view: it will be told of that, the last first."""
+    """Subtract productions in flight from rebuilt groups, the last one first: the view will receive them later."""
     wanted = None if shadows.asked is None else frozenset(shadows.asked)
     for sender, to, _, taken in _numbers(snap.parts):
         waiting = [row.parts for row in delayed(sender.reader()) if row.receiver == to]
         for parts in chain(reversed(waiting), map(parts_of, owed_back(sender.reader(), to, taken))):
             for part in reversed(parts):
-                if part[0] == view.number and not is_sets(part):  # what sets say they may say again
+                if part[0] == view.number and not is_sets(part):  # sets may be applied again
                     shadows.each[to].take_off(part, wanted)

@@ -1,10 +1,10 @@
-"""A snapshot over the partitions of a store: what it shows is what a store that is not parted would.
+"""A snapshot over all partitions of a store: it shows the same as a snapshot of a store of one partition.
 
-Views are read by the same code as ever, from one reader over the snapshots of all partitions. Invariants:
+The code for one partition also reads views here, from one reader over the snapshots of all partitions. Invariants:
 
-- a group's row, tree and what is remembered of it lie in the partition that owns the group, a document with what views
-  on its table remember of it in that which owns its key; so nothing is there twice;
-- each partition is shown as of a commit of its own, and `position` says which ones;
+- the owner of a group has its row, tree and the emissions of the row. The owner of a key has its document and the
+  emissions of the document. So nothing is stored twice;
+- each partition is shown at a commit of its own, which `position` names;
 - all partitions show one generation of each view: the former one until all of them have switched.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["PartitionedSnapshot", "Switching", "snapshots_at_rest", "together", 
 
 
 class Switching(PenstockError):
-    """Partitions switched between the moments at which a snapshot began at each of them."""
+    """An error: partitions switched while a snapshot began at one after the other."""
 
     def __init__(self, partition: int, name: str) -> None:
         super().__init__(partition, name)
@@ -86,21 +86,21 @@ class PartitionedSnapshot(Snapshot):
 
     @checked
     def as_of(self, view: str) -> Position | None:
-        """The positions that a view shows, where it stayed behind while another generation is built."""
+        """Return the positions that a view shows if it is not updated while another generation is built, else None."""
         own = [part.as_of(view) for part in self._parts]
         if all(position is None for position in own):
             return None
         return tuple(p.position if o is None else o for p, o in zip(self._parts, own, strict=True))
 
     def remembered(self, source: str) -> Remembered | None:
-        """Where the store stands in a source: where that partition stands which is the least far."""
+        """Return the lowest offset of a source with its note; None if a partition has not begun the source."""
         found = [part.remembered(source) for part in self._parts]
         known = [own for own in found if own is not None]
         return min(known, key=lambda own: own.offset) if len(known) == len(found) else None
 
     @checked
     def table(self, name: str) -> TableReading:
-        """A table's documents.
+        """Return the reader of a table's documents.
 
         snap.table("users")[7]
         """
@@ -114,7 +114,7 @@ class PartitionedSnapshot(Snapshot):
         return found
 
     def log(self, name: str) -> TableReader:
-        """Each partition has one of its own, in `parts`."""
+        """Raise an error: each partition has its own log, which the snapshots in `parts` return."""
         raise PenstockError(
             f"table {name!r} has a log in each of {len(self._parts)} partitions, and this asks for one of all; "
             "ask the snapshots in snap.parts"
@@ -122,7 +122,7 @@ class PartitionedSnapshot(Snapshot):
 
     @checked
     def stored(self, table: str, key: Any) -> DocumentFacts | None:
-        """What the store has of a key, and what each view was told of it; None if it never was there.
+        """Return the stored facts of a key, with its emissions by view; None if the key was never stored.
 
         snap.stored("users", 7).told
         """
@@ -130,7 +130,7 @@ class PartitionedSnapshot(Snapshot):
         return self._parts[self._owners([encode_key(key)])[0]].stored(table, key)
 
     def close(self) -> None:
-        """Let go of it.
+        """Close the snapshot.
 
         snap.close()
         """
@@ -139,7 +139,7 @@ class PartitionedSnapshot(Snapshot):
         self._reader = None
 
     def reader(self) -> Reader:
-        """One reader over all partitions; Closed once it is let go of."""
+        """Return the reader over all partitions; raise Closed after `close`."""
         if self._reader is None:
             raise Closed("the snapshot")
         return self._reader
@@ -151,7 +151,7 @@ class PartitionedSnapshot(Snapshot):
     def _why(
         self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
     ) -> list[list[Contribution]]:
-        """What is kept of a group is in one partition; else each one's documents are gone through, and added."""
+        """Return the contributions of groups; a view that stores none scans the documents of each partition."""
         if view.keeps or source is not None:
             return super()._why(view, source, groups, progress)
         out: list[list[Contribution]] = [[] for _ in groups]
@@ -166,7 +166,7 @@ class PartitionedSnapshot(Snapshot):
 
 
 def together(states: Sequence[StateRow]) -> StateRow:
-    """What the states of partitions make of a store: counts add up, a source stands where the least far one has it."""
+    """Combine the states of partitions into one: counts are added, and a source has its lowest offset."""
     sources = set.intersection(*(set(state.sources) for state in states))
     return StateRow(
         position=sum(state.position for state in states),
@@ -183,7 +183,7 @@ def together(states: Sequence[StateRow]) -> StateRow:
 
 
 def snapshots_at_rest(parts: Sequence[Snapshot]) -> bool:
-    """Tell if nothing is in flight: all that was sent is taken, nothing waits, and each early set is saved."""
+    """Return True if nothing is in flight: productions are applied, none is delayed, and early sets are saved."""
     for to, part in enumerate(parts):
         early = unconfirmed_batches(part.reader())
         if first_delayed(part.reader()) is not None:
@@ -202,14 +202,14 @@ def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 def _must_agree(parts: Sequence[Snapshot]) -> None:
-    """All partitions have the same definitions under the same numbers."""
+    """Raise Switching unless all partitions have the same definitions under the same numbers."""
     found = unlike([part.schema.catalog for part in parts])
     if found is not None:
         raise Switching(*found)
 
 
 def unlike(catalogs: Sequence[Catalog]) -> tuple[int, str] | None:
-    """The first partition that shows a name as another generation than partition 0, and that name; None: all agree."""
+    """Return the first partition and name whose generation differs from partition 0; None if all agree."""
     shown = [{name: (e.number, e.definition) for name, e in own.entries.items() if e.number} for own in catalogs]
     for i, own in enumerate(shown):
         for name in dict.fromkeys([*shown[0], *own]):

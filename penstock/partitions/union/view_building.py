@@ -1,11 +1,11 @@
-"""Building views that changed in a store of several partitions: each tells what it owns, and all switch together.
+"""The build of changed views in a store of several partitions: each adds its documents, and all switch together.
 
-Every step is one at each partition, behind the lock of who serves them, so that writers take turns with it as in a
-store of one. Once nothing is left anywhere nothing is given any more, all that partitions owe each other arrives, and
-each of them switches in a transaction of its own. Invariants:
+Each step runs at every partition, under the lock of the process that serves them. So writers take turns with the build.
+Once no partition has documents left, writers pause until all productions have arrived. Then each partition switches in
+its own transaction. Invariants:
 
-- no partition switches before all of them were told everything, and it has arrived;
-- after the first switch nothing else is committed before the last one, by this process or the next that opens them.
+- no partition switches before all documents are built and all their productions have arrived;
+- nothing else is committed between the first switch and the last one, by this process or the next writer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class ServedStore(Protocol):
-    """A store of several partitions, open to write, as those that build its views need it."""
+    """A store of several partitions, open for writing, with the methods that a build needs."""
 
     @property
     def state(self) -> OpenState:
@@ -48,12 +48,12 @@ class ServedStore(Protocol):
         ...
 
     def at_each(self, one: Callable[[PartitionHandle], _T]) -> list[_T]:
-        """Do something at each partition; the answers in their order."""
+        """Call a function for each partition; return the answers in the order of the partitions."""
         ...
 
 
 class PartitionedBuilding:
-    """The views of such a store that are being built.
+    """The builds of views in a store of several partitions.
 
     `changed` are those whose definition changed at the opening. `feed` says whether the store keeps changes.
     """
@@ -69,7 +69,7 @@ class PartitionedBuilding:
         self._seen = 0  # how often the lock had been taken at the last step
         self.sweeper: BuildThread | None = None
         self.trouble: str | None = None
-        """Why the last step failed."""
+        """The reason why the last step failed."""
         self.switching = False
         """True if some partitions may have switched, and others have not."""
         self.refilled = 0
@@ -155,7 +155,7 @@ class PartitionedBuilding:
     def finish_switch(self) -> list[BuildProgress]:
         """Switch those partitions that wait, if a switch was begun, and let all of them drop the former generation.
 
-        Called where nothing is on its way, and nobody else writes.
+        Call this while nothing is in flight and no other process writes.
         """
         if not self.switching:
             return []
