@@ -35,8 +35,8 @@ class MemberStatus:
     """The status of a member.
 
     `sent` and `taken` number the last production saved for, and applied from, each partition. `pending` counts messages
-    in flight. `batch` is the number of the last batch. `kinds` are the kinds of ts by table. `refused` says why it can't
-    apply productions of a partition. `batches` number the last production with records of an atomic batch, by receiver.
+    in flight. `batch` is the number of the last batch. `kinds` are the kinds of ts by table. `refused` says why a
+    sender's productions can't be applied. `batches` number the last production with records of an atomic batch.
     """
 
     sent: Sent

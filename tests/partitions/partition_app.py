@@ -1,8 +1,8 @@
-"""The app whose partitions are killed and stopped, its records, what its views must show, and where its processes stop.
+"""The app of the tests that kill and stop partitions: its records, its expected views, and the steps of its processes.
 
-A batch is a function of its number alone. The module is imported in every process that works a partition, because a
-function of a view is in it; there, if the environment names a file, whoever of them takes that file away is the one
-that stops, or is killed, at so many steps from there: a step is a call of a transaction or a message on the wire.
+A batch depends only on its number. Each process of a partition imports this module, because it defines a function of a
+view. If the environment names a file, one of these processes takes it. That process gets a signal after the number of
+steps in the file. A step is a call of a transaction or a message on the wire.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ peaks = lived.view("peaks", key="value.most", reduce=ps.count())
 
 
 def spelled(user: dict[str, Any]) -> Iterator[str]:
-    """The letters of a name; known by its own name here, so that other processes import this module for it."""
+    """Return the letters of a name. It is a module-level function, so other processes import this module for it."""
     yield from user["name"]
 
 
@@ -55,7 +55,7 @@ told = users.view("told", reduce=ps.count(), production="weak")(spelled)
 
 
 def batch(number: int) -> list[ps.Record]:
-    """The records of a batch: documents, deletions, late ones."""
+    """Return the records of a batch: documents, deletions and late records."""
     choose = Random(number)
     out: list[ps.Record] = []
     for _ in range(8):
@@ -74,14 +74,14 @@ def batch(number: int) -> list[ps.Record]:
 
 
 def mark(engine: ps.Engine, number: int) -> None:
-    """An atomic batch that says the same in documents of all partitions."""
+    """Put an atomic batch that writes the same value to documents of all partitions."""
     with engine.batch() as transaction:
         for key in range(MARKS):
             transaction.put("marks", {"id": key, "n": number})
 
 
 class Recompute:
-    """The winning documents of batches, in plain Python, and the views of them."""
+    """The winning documents of batches and their views, in plain Python."""
 
     def __init__(self) -> None:
         self.mark: int | None = None
@@ -89,7 +89,7 @@ class Recompute:
         self._orders: dict[int, dict[str, Any]] = {}
 
     def take(self, records: Iterable[ps.Record]) -> None:
-        """Batches come in their order."""
+        """Take the next batch, in order."""
         for record in records:
             key = int(record.key)
             if record.table == "orders":
@@ -102,7 +102,7 @@ class Recompute:
                 self._users[key] = record.doc
 
     def views(self) -> dict[str, dict[Any, Any]]:
-        """All views."""
+        """Return all views."""
         cities: dict[str, dict[str, int]] = defaultdict(lambda: {"n": 0, "total": 0})
         best: dict[str, int] = {}
         spent: Counter[str] = Counter()
@@ -140,7 +140,7 @@ class _Stops:
         self._signal = 0
 
     def step(self) -> None:
-        """One step more."""
+        """Count one step; send the signal at the last one."""
         if not self._left:
             mine = self._file.with_suffix(f".{os.getpid()}")
             try:
@@ -153,7 +153,7 @@ class _Stops:
             os.kill(os.getpid(), self._signal)
 
     def around(self, owner: type, name: str) -> None:
-        """A step before a function, and one after it."""
+        """Count a step before each call of a function, and one after it."""
         original: Callable[..., Any] = getattr(owner, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -176,7 +176,7 @@ def _plant() -> None:
 
 
 def order_stop(file: Path, which: signal.Signals, step: int) -> None:
-    """Whoever takes this is signalled at that step."""
+    """Order that the process that takes this file gets a signal at that step."""
     fresh = file.with_suffix(".new")
     fresh.write_text(f"{int(which)} {step}")
     os.replace(fresh, file)

@@ -1,15 +1,15 @@
-"""kill -9 and SIGSTOP of partitions and of who serves them, while batches are put, and what must hold after it.
+"""kill -9 and SIGSTOP of partitions and of the holder during puts, with the invariants that must hold afterwards.
 
     python -m tests.partitions.partition_kills --kills 500 --seed 1
     python -m tests.partitions.partition_kills --zombies 100 --seed 1
 
-A story is drawn from its seed. Kills strike when the next batches are acknowledged, or at a counted step of whichever
-partition comes there first; so do stops. After some of them who serves is killed too, another one opens the store, and
+A seed determines a story. Kills and stops happen when the next batches are acknowledged, or at a counted step of the
+partition that reaches it first. After some of them the holder is killed too, another one opens the store, and
 
-- nothing acknowledged is missing: the store stands at the last batch that was, or at the one after it;
-- an atomic batch, which follows each of these, is in at all partitions or at none;
+- nothing acknowledged is missing: the store has all batches up to the last acknowledged one, or the one after it;
+- an atomic batch, which follows each of these, is stored at all partitions or at none;
 - views equal a recompute in plain Python, and the digest that of a store in memory with the same batches;
-- what each partition was owed has arrived, nothing is stored that is owed, and epochs of those that ended grew.
+- all productions have arrived, none is still stored, and the epochs of partitions that ended have grown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KILLS = ("partition", "partition at a step", "all partitions", "parent", "both")
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until it holds."""
+    """Wait until a condition holds."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, f"waited in vain until {what}"
@@ -74,14 +74,14 @@ class Parent:
         assert self._out.readline() == "open\n", self.log.read_text()
 
     def work(self, batches: int) -> None:
-        """Hear of so many batches."""
+        """Wait until this number of batches is acknowledged."""
         for _ in range(batches):
             line = self._out.readline()
             assert line.endswith("\n"), self.log.read_text()
             self.acknowledged = int(line)
 
     def kill(self) -> None:
-        """Kill it, and hear what it had said. Killing twice is nothing."""
+        """Kill the process, and read its last output. A second call does nothing."""
         if self._out.closed:
             return
         self.process.kill()
@@ -93,7 +93,7 @@ class Parent:
 
 
 class Taker:
-    """The partition that took the order to stop, or to end, at a step; known by a handle that no other process gets."""
+    """The partition that took the order to stop or to end at a step. Its handle can't refer to another process."""
 
     def __init__(self, stop: Path) -> None:
         found: list[int] = []
@@ -112,11 +112,11 @@ class Taker:
             self._handle = -1
 
     def until_struck(self) -> None:
-        """Wait until it is stopped, or gone."""
+        """Wait until the process is stopped or has ended."""
         until(lambda: self._state() == "T" or self.ended(), "the step comes")
 
     def ended(self) -> bool:
-        """Whether it was killed; its parent may still have to take note."""
+        """Return True if the process was killed, even if its parent has not noticed yet."""
         return self._state() in "ZX"
 
     def _state(self) -> str:
@@ -127,7 +127,7 @@ class Taker:
         return about.rpartition(")")[2].split()[0]
 
     def go_on(self) -> None:
-        """Let it go on, if it still is there."""
+        """Let the process continue, if it still exists."""
         if self._handle >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGCONT)
@@ -136,30 +136,30 @@ class Taker:
 
 
 class Story:
-    """One store, and what befalls who works it."""
+    """One store, and the kills and stops of its processes."""
 
     def __init__(self, folder: Path, seed: int, partitions: int = 2) -> None:
         self._path, self._stop = folder / "store", folder / "stop"
         self._partitions = partitions
         self._choose = random.Random(seed)
         self._recompute, self._plain = Recompute(), ps.open(app, None)
-        self._batches = 0  # that the recompute has
-        self._acknowledged = 0  # by those who served before
+        self._batches = 0  # in the recompute
+        self._acknowledged = 0  # by the holders before
         self._epochs = [0] * partitions
         self._struck = [False] * partitions
         self.killed: Counter[str] = Counter()
         self._parent: Parent | None = None
 
     def close(self) -> None:
-        """End it all."""
+        """End all processes."""
         if self._parent is not None:
             self._parent.kill()
         self._plain.close()
 
-    # -- what befalls
+    # -- kills and stops
 
     def kill(self, who: str) -> None:
-        """Kill one of them, or several at once."""
+        """Kill one process, or several at once."""
         parent = self._serving()
         parent.work(self._choose.randrange(1, 8))
         self.killed[who] += 1
@@ -177,7 +177,7 @@ class Story:
             parent.work(1)
 
     def zombie(self) -> None:
-        """One partition stops at a step, is followed, and would go on; or goes on before anybody noticed."""
+        """Stop one partition at a step; let it continue after its replacement, or before the supervisor notices."""
         parent = self._serving()
         parent.work(self._choose.randrange(1, 8))
         self.killed["stopped"] += 1
@@ -188,7 +188,7 @@ class Story:
         parent.work(1)
 
     def orphan(self) -> None:
-        """One partition stops at a step, and who serves it is killed: whoever opens the store next ends it."""
+        """Stop one partition at a step, and kill the holder: the next holder ends the stopped process."""
         self._serving()
         self.killed["orphan"] += 1
         taker = self._ordered(signal.SIGSTOP)
@@ -220,7 +220,7 @@ class Story:
         for i in which:
             pid = pids[i]
             if pid is not None:
-                with suppress(ProcessLookupError):  # it has been followed this moment
+                with suppress(ProcessLookupError):  # it was replaced at this moment
                     os.kill(pid, signal.SIGKILL)
                     self._struck[i] = True
 
@@ -230,10 +230,10 @@ class Story:
         self._acknowledged = max(self._acknowledged, self._parent.acknowledged)
         self._parent = None
 
-    # -- what holds
+    # -- checks
 
     def check(self) -> None:
-        """Kill who serves, open the store here, and hold everything against the batches that are in."""
+        """Kill the holder, open the store here, and compare everything with the stored batches."""
         self._serving()
         self._end_parent()
         with opened(self._path, self._partitions, PATIENCE) as engine:
@@ -248,7 +248,7 @@ class Story:
             self._hold(engine)
 
     def _marked(self, engine: ps.Engine, done: int) -> None:
-        """The last atomic batch, or the one before it, is in as a whole."""
+        """Check that the last atomic batch, or the one before it, is stored completely."""
         with engine.snapshot() as snap:
             found = [row.value["n"] for row in snap.table("marks").items()]
         if found or self._acknowledged:
@@ -257,7 +257,7 @@ class Story:
             assert self._acknowledged - 1 <= found[0] < done, f"{self._acknowledged} were acknowledged"
 
     def _given(self, engine: ps.Engine, done: int) -> None:
-        """The batch in flight is given again, as its spout does, and the recompute has all of them."""
+        """Put the batch in flight again, as its spout does, and complete the recompute."""
         for number in range(self._batches, done + 1):
             records = batch(number)
             self._recompute.take(records)
@@ -285,7 +285,7 @@ class Story:
 
 
 def story(seed: int, kills: int, zombies: int, orphans: int, check_every: int = 25) -> Counter[str]:
-    """A story of so many kills and stops; what befell whom how often. It says how far it is."""
+    """Run a story with this number of kills and stops, and report its progress. Return the count of each kind."""
     with tempfile.TemporaryDirectory() as folder:
         own = Story(Path(folder), seed)
         choose = random.Random(seed)
@@ -305,7 +305,7 @@ def story(seed: int, kills: int, zombies: int, orphans: int, check_every: int = 
 
 
 def main() -> None:
-    """A story from the command line."""
+    """Run a story from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--zombies", type=int, default=0)

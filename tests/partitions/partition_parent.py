@@ -1,4 +1,4 @@
-"""The process that opens a store of several partitions, goes on where that stands, and says what is acknowledged.
+"""The process that opens a store of several partitions, continues after its last batch, and prints acknowledgements.
 
 python -m tests.partitions.partition_parent PATH PARTITIONS PATIENCE [BATCHES]
 """
@@ -18,12 +18,12 @@ _MEMORY = 64 << 20
 
 
 def opened(path: Path, partitions: int, patience: float) -> Engine:
-    """The store, whose processes may be silent for so long."""
+    """Open the store; its processes may be silent for `patience` seconds."""
     return open_partitions(app, str(path), partitions, True, Settings(_MEMORY, Limits()), patience=patience)
 
 
 def main(path: str, partitions: str, patience: str, batches: str = "") -> None:
-    """Put batches, as many as are asked for, or until it is killed."""
+    """Put the requested number of batches, or put batches until a kill."""
     with opened(Path(path), int(partitions), float(patience)) as engine:
         found = engine.remembered(SOURCE)
         first = 0 if found is None else found.offset

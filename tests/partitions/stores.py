@@ -1,4 +1,4 @@
-"""Stores of several partitions for tests: one that was parted, and one whose partitions are written one by one."""
+"""Stores of several partitions for tests: a repartitioned one, and one whose partitions are written separately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Doc = dict[str, Any]
 
 
 def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], parts: int) -> tuple[ps.Engine, ps.Engine]:
-    """The same documents in a store of so many partitions, open to be read, and in one in memory."""
+    """Put the same documents into a store of several partitions, open for reading, and into one in memory."""
     plain = ps.open(app, None)
     with ps.open(app, path, listen=False) as engine:
         for table, own in docs.items():
@@ -31,13 +31,13 @@ def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], parts: int) -> t
 
 @contextmanager
 def placed() -> Iterator[None]:
-    """Stores that are made meanwhile have the same owner of each key in every run."""
+    """Make the owner of each key the same in every run, for stores that are created within this context."""
     with mock.patch("penstock.engine.partitioned_opening.secrets.randbits", return_value=SEED):
         yield
 
 
 def misplaced(engine: ps.Engine) -> list[Any]:
-    """The documents, held documents and rows that don't lie with the partition that owns them."""
+    """Return the documents, held documents and rows that are not in the partition that owns them."""
     layout = read_layout(engine.status()["path"])
     if layout is None:
         return []
@@ -55,7 +55,7 @@ def misplaced(engine: ps.Engine) -> list[Any]:
 
 
 class Partitions:
-    """The partitions of a store, written here each by itself: of views whose groups are the documents' own keys."""
+    """The partitions of a store, each written separately: its views have the documents' own keys as groups."""
 
     def __init__(self, app: ps.App, path: Path, parts: int) -> None:
         layout = layout_of(app.name, SEED, even_starts(parts), 1)
@@ -68,7 +68,7 @@ class Partitions:
         write_layout(str(path), layout)
 
     def put(self, table: str, docs: Iterable[Doc]) -> None:
-        """Put documents, each to who owns its key."""
+        """Put each document at the owner of its key."""
         for doc in docs:
             self.engines[self.owner(doc["id"])].put(table, doc)
 
@@ -77,9 +77,9 @@ class Partitions:
         self.engines[self.owner(key)].delete(table, key)
 
     def owner(self, key: Any) -> int:
-        """Who owns a key."""
+        """Return the owner of a key."""
         return self._ranges.of(encode_key(key))
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all partitions."""
         self._stack.close()

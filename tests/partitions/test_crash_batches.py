@@ -1,6 +1,6 @@
 """Crashes in the middle of atomic batches over partitions.
 
-`test_crash_partitions.py` has the kills of processes, whose stories have atomic batches too.
+`test_crash_partitions.py` kills processes, and its stories have atomic batches too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def shop(production: ProductionName = "strong") -> ps.App:
 
 
 def put(engine: Any, v: int) -> None:
-    """An atomic batch that changes every key, and has records without a ts, which their partitions reject."""
+    """Put an atomic batch that changes every key, and has records without ts, which their partitions reject."""
     with engine.batch() as batch:
         for key in KEYS:
             batch.put("users", {"id": key, "name": f"n{v}{key % 3}", "v": v})
@@ -78,7 +78,7 @@ def imaged(path: Path, images: list[Path]) -> Iterator[None]:
 def killed_anywhere(
     path: Path, production: ProductionName, give: Callable[[Any, int], None], partitions: int = 2
 ) -> set[int]:
-    """Open every image of a batch that is given; which of the batches before and after it were found."""
+    """Open every image of a batch; return which batches were found, before and after it."""
     images: list[Path] = []
     digests: dict[str, int] = {}
     with opened(path, production, partitions) as engine:

@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE
 
 
 def pids(path: Path) -> list[int | None]:
-    """Who works the partitions."""
+    """Return the ids of the partitions' processes."""
     layout = read_layout(str(path))
     assert layout is not None
     return [writer_pid(folder) for folder in layout.folders(str(path))]
@@ -61,7 +61,7 @@ def test_one_that_is_struck_while_it_opens_its_store_is_followed(store_path: Pat
 
 
 def test_a_put_does_not_wait_for_a_partition_that_is_stopped(store_path: Path) -> None:
-    """Partition 0 is opened again while partition 1 is stopped, and can't hear which batch is in."""
+    """Partition 0 starts again while partition 1 is stopped and can't hear which batch is saved."""
     with opened(store_path, 2, partition_kills.PATIENCE) as engine:
         engine.ingest(batch(1), SOURCE, 2)
         engine.settle()

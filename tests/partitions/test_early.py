@@ -1,4 +1,4 @@
-"""What partitions tell each other before it is saved: it shows at once, is not stored twice, and is taken back."""
+"""Early sets: their changes show at once, are not stored twice, and are undone if the batch is not saved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def members(engine: ps.Engine) -> list[Member]:
 
 
 def crossing(engine: ps.Engine, n: int = 40) -> tuple[list[dict[str, Any]], int]:
-    """Documents of the first partition whose groups the second one owns, and how many."""
+    """Return documents of the first partition whose groups the second one owns, and their number."""
     ranges = engine.store.ranges  # type: ignore[attr-defined]
     keys = [i for i in range(10 * n) if ranges.of(encode_key(i)) == 0][:n]
     name = next(name for name in map(str, range(100)) if ranges.of(encode_key(name)) == 1)
@@ -44,12 +44,12 @@ def crossing(engine: ps.Engine, n: int = 40) -> tuple[list[dict[str, Any]], int]
 
 
 class Cut(Exception):
-    """The end of a partition that has told others."""
+    """The end of a partition that has sent early sets."""
 
 
 @contextmanager
 def cut_off(member: Member) -> Iterator[list[EarlySet]]:
-    """A partition ends once it has told others, before it has saved that."""
+    """End a partition after it sent early sets, before it saves the batch."""
     tell, told = member._parting.tell, list[EarlySet]()
 
     def once(early: Mapping[int, EarlySet]) -> Collection[int]:
@@ -124,7 +124,7 @@ def test_what_was_told_of_a_batch_that_is_not_in_is_taken_back(tmp_path: Path) -
 
 
 def told_and_taken_back() -> None:
-    """Documents of which some contributions stay as they are, in a tree and in an index."""
+    """Undo an early set in which some contributions stay unchanged, in a tree and in an index."""
     app = shop()
     letters = app.lookup("users")
     assert isinstance(letters, ps.Table)
@@ -168,7 +168,7 @@ BUGS = [
 
 
 def told_late() -> None:
-    """What was told of a batch comes when the next one is in, and both were saved, since nobody answered."""
+    """Deliver the early set of a batch after the next batch; both were saved, because no answer came."""
     app = shop("auto", chained=False)  # contributions to a view on a view would wait for the news
     with ps.open(app, None, partitions=2) as engine:
         docs, _ = crossing(engine, 1)
@@ -228,7 +228,7 @@ def test_an_opening_takes_it_back(tmp_path: Path) -> None:
 
 
 def not_reached(path: Path) -> None:
-    """A partition ends with a batch told and not saved, and ends once more before it reached the other one."""
+    """End a partition after its early set and before the save, then again before it reached the other partition."""
     engine = ps.open(shop("auto"), path, partitions=2, processes=False)
     docs, _ = crossing(engine)
     engine.put_many("users", docs[:6])
@@ -253,7 +253,7 @@ def not_reached(path: Path) -> None:
     with engine, ps.open(shop("auto"), image, processes=False) as again, ps.open(shop("auto"), None) as whole:
         whole.put_many("users", docs[:9])
         assert again.digest() == whole.digest()
-        engine.put("users", docs[9])  # the first of which the other one hears
+        engine.put("users", docs[9])  # the other partition hears of this batch first
         assert members(engine)[0].core.state.unheard == {}
         whole.put("users", docs[9])
         assert engine.digest() == whole.digest()

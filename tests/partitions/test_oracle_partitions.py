@@ -1,7 +1,7 @@
-"""Any history on a store of several partitions, which is made one of others on the way: all is as in a store of one.
+"""Any history on a store of several partitions, with repartitionings, gives the same as a store of one partition.
 
-Partitions are written by the engine itself, in this process; what crosses between them has arrived when it is flushed.
-After each turn any process reads what the oracle shows, and the digest is that of a store of one partition.
+The engine writes the partitions in this process. A flush waits until productions between them have arrived. After each
+turn any process reads the same as the oracle, and the digest equals that of a store of one partition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TURNS = (3, 2, 1, 4)
 
 
 def opened(world: World, path: Path, parts: int) -> Any:
-    """A store of so many partitions, all in this process."""
+    """Open a store of several partitions, all in this process."""
     if parts == 1:
         return ps.open(world.app(), path, limits=TINY, listen=False)
     return ps.open(world.app(), path, limits=TINY, listen=False, partitions=parts, processes=False)

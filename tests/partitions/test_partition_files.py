@@ -1,4 +1,4 @@
-"""Files into several partitions: after a crash between partitions each goes on where it stands, however it is cut."""
+"""Load files into several partitions: after a crash between partitions each one continues at its own offset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_json(path: Path, close: str = "\n", mark: str = "") -> Path:
 
 
 def of_csv(path: Path) -> Path:
-    """A row that is broken, and rows that span two lines."""
+    """Make a CSV file with a broken row, and rows that span two lines."""
     rows = [f'{i},a,{i},"one\ntwo"' if i % 3 == 0 else f"{i},a,{i},one" for i in range(N)]
     text = "\n".join(["id,g,v,note", *(row if i in GOOD else "1,2" for i, row in enumerate(rows)), ""])
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
@@ -105,7 +105,7 @@ def _size(path: Path) -> int:
 
 
 def test_an_export_goes_on_where_each_partition_stands(tmp_path: Path) -> None:
-    """Lines of an export are no plain lines: some stand for values that JSON does not have."""
+    """An export has special lines, which stand for values that JSON does not have."""
     path = tmp_path / "users.jsonl"
     lines = [json.dumps({"id": i, "g": "a", "v": {"$decimal": str(i)} if i % 4 else i}) for i in range(N)]
     path.write_text("".join(line + "\n" for line in lines))
@@ -143,7 +143,7 @@ def test_a_spout_without_offsets_is_told_from_one_that_moved(tmp_path: Path) -> 
 def test_a_file_that_begins_anew_is_whole_after_a_crash(
     again: bool, first: int, crash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another file has its name, or it is loaded once more; one partition has taken that, and the other one has not."""
+    """Another file gets its name, or it is loaded again; one partition has taken that, and the other one has not."""
     path = tmp_path / "users.jsonl"
 
     def write(n: int, value: int) -> None:
@@ -176,6 +176,6 @@ def test_a_file_that_begins_anew_is_whole_after_a_crash(
         with engine.snapshot() as snap:
             found = {key: doc["v"] for key, doc in snap.table("users").items()}
             assert snap.sources == {f"users=file:{path}": _size(path)}
-    untouched = again and first == 0 and crash == "before the batch"  # no partition had forgotten where it stood
+    untouched = again and first == 0 and crash == "before the batch"  # no partition had reset its offset
     wanted = {i: 3 if i < 40 else 1 for i in range(50)}
     assert found == (dict.fromkeys(range(50), 7 if untouched else 1) if again else wanted)

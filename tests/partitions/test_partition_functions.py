@@ -19,7 +19,7 @@ DOCS = [{"id": i, "g": f"g{i % 7}", "h": i % 3, "v": i, "name": "x" * (i % 11)} 
 
 
 def shop(scale: int = 1) -> ps.App:
-    """Reducers of every kind that run functions; the classes are local to this function."""
+    """Return an app with each kind of reducer that runs functions; the classes are local to this function."""
 
     class Longest:
         zero = ""

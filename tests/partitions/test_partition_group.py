@@ -42,7 +42,7 @@ def views(engine: Any) -> dict[str, dict[Any, Any]]:
 
 
 def of(numbers: list[int]) -> dict[str, dict[Any, Any]]:
-    """The views of these documents, in plain Python."""
+    """Compute the views of these documents, in plain Python."""
     recompute = Recompute()
     recompute.take(ps.Record("users", number, document(number)) for number in numbers)
     found = recompute.views()
@@ -178,7 +178,7 @@ with ps.open(app, sys.argv[1], partitions=2, durability="group") as engine:
 
 
 def killed(path: Path, after: int) -> int:
-    """Kill the writer and its partitions once this number is acknowledged; the last acknowledged number."""
+    """Kill the writer and its partitions after this number is acknowledged; return the last acknowledged number."""
     with process(_WRITER, path) as child:
         assert heard(child) == "open"
         last = -1
@@ -195,7 +195,7 @@ def killed(path: Path, after: int) -> int:
 
 
 def check(path: Path, last: int) -> None:
-    """All acknowledged documents are there, each partition has a prefix of its documents, and views say the same."""
+    """Check that no acknowledged document is missing, each partition has a prefix of its documents, and views agree."""
     with ps.open(app, path, processes=False) as engine:
         assert isinstance(engine.store, PartitionedStore)
         engine.settle()

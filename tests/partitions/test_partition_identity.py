@@ -1,4 +1,4 @@
-"""The file of each partition says which one of which store it is: no opening takes another file for it."""
+"""The file of each partition names its store and number, so an opening refuses any other file in its place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shop() -> ps.App:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two stores of two partitions: two folders in each."""
+    """Make two stores of two partitions, each with two folders."""
     folder = tmp_path_factory.mktemp("stores")
     for name in ("mine", "other"):
         with ps.open(shop(), folder / name, partitions=2, processes=False) as engine:
@@ -80,7 +80,7 @@ def in_two_folders_without_identity(mine: Path) -> str:
 
 
 def without_identity(mine: Path) -> None:
-    """Leave the catalogs of an earlier version."""
+    """Write catalogs as an earlier version did."""
     for folder in ("0-0", "0-1"):
         store = open_lmdb(mine / folder)
         with store.write() as writer:

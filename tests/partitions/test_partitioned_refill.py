@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def changes(choose: Random, now: int) -> list[Change]:
-    """Some documents of each table, and the key of one to delete."""
+    """Return some documents of each table, and a key to delete."""
     pairs = [{"a": choose.randrange(3), "b": choose.randrange(4), "c": choose.randrange(2)} for _ in range(5)]
     return [
         ("users", documents(choose, choose.randrange(1, 9), now), choose.choice([None, choose.randrange(12)])),
@@ -55,7 +55,7 @@ def give(engine: Any, given: list[Change]) -> None:
 
 
 def compare(parts: Any, whole: Any) -> None:
-    """Both have the same content, and nothing is wrong with the one of several partitions."""
+    """Check that both have the same content, and that the store of several partitions has no fault."""
     assert parts.digest() == whole.digest()
     views = [view.name for view in parts.store.state.app.views()]
     assert shown(parts, views) == shown(whole, views)

@@ -1,4 +1,4 @@
-"""A store of several partitions, as users have it: the answers of a store in one piece, and clear words elsewhere."""
+"""A store of several partitions, as users see it: it answers like a store of one partition, or raises clear errors."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _lines(first: int, last: int) -> list[bytes]:
 
 
 def _file(first: int, last: int) -> SpoutBatch:
-    """Lines of a file as its spout gives them: the offset is that of the next byte."""
+    """Return lines of a file as its spout gives them, with the offset of the next byte."""
     start = len(b"".join(line + b"\n" for line in _lines(0, first)))
     lines = _lines(first, last)
     resume = start + sum(len(line) + 1 for line in lines)
@@ -187,7 +187,7 @@ def _file(first: int, last: int) -> SpoutBatch:
 
 @pytest.mark.parametrize("until", [10, 25, 40])
 def test_a_file_goes_on_where_each_partition_stands(tmp_path: Path, until: int) -> None:
-    """One partition has a batch, and the other one not: they are given it again, cut where the first one was or not."""
+    """One partition has a batch, and the other has not: both get it again, cut at the same place or at another."""
     with ps.open(shop(), tmp_path / "s", partitions=2, processes=False) as parts:
         assert isinstance(parts.store, PartitionedStore)
         list(parts.load("users", [_file(0, 5)]))

@@ -2,7 +2,7 @@
 
 Readers may see the commits of such a batch one after the other. Invariants:
 
-- one commit decides: before it no record of the batch is stored, and after it each partition surely applies its own;
+- one commit decides: before it no record of the batch is stored, and after it each partition will apply its own;
 - a partition applies its records of a saved batch before any other batch, so that later puts stay later.
 """
 

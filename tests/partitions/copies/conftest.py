@@ -1,4 +1,4 @@
-"""Fixtures that the tests of this folder share with others."""
+"""Fixtures that this folder shares with other tests."""
 
 from tests.harness.fixtures import made
 

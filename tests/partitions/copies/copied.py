@@ -10,14 +10,14 @@ from tests.remote.holding import DOCS, shop
 
 
 def filled(path: Path, rounds: int = 5) -> str:
-    """A store with all kinds of rows, and free pages; its digest."""
+    """Make a store with all kinds of rows and free pages; return its digest."""
     with ps.open(shop(), path) as engine:
         for ts in range(rounds):
             engine.put_many("users", [doc | {"ts": ts, "x": "x" * 900} for doc in DOCS * 3], batch=40)
         engine.delete("users", 3, ts=9)
-        engine.put("users", {"id": 1, "ts": 99})  # which a view can't take
+        engine.put("users", {"id": 1, "ts": 99})  # a view can't accept it
         engine.put("marks", {"id": 1}, ts=3)
-        engine.put("marks", {"id": None}, ts=3)  # which is kept apart
+        engine.put("marks", {"id": None}, ts=3)  # goes to quarantine
         return engine.digest()
 
 
@@ -27,6 +27,6 @@ def digest(path: Path) -> str:
 
 
 def mark_again(place: Path) -> None:
-    """Give the folders of an image the marks that they had where the image was taken: a copied mark is void."""
+    """Mark the folders of an image as they were marked in the original, because a copied mark is invalid."""
     for mark in place.rglob("made-by-penstock"):
         mark_folder(str(mark.parent))

@@ -1,10 +1,10 @@
-"""A repartition or a restore that is killed: before each change of a file or folder, and before some commits.
+"""Kill a repartitioning or a restore before each change of a file or folder, and before some commits.
 
 python -m tests.partitions.copies.crash_repartition STORE TO EVERY
 
-The store is made one of TO partitions, or of the copy TO where that is a path. That is done in forks, each on a copy
-STORE-POINT, and killed before the point of that number: a commit, or a call that changes what is in a folder. Of
-commits only every EVERYth counts. Each line that is printed is a point and its kind; the last fork comes to its end.
+The store gets TO partitions, or is restored from the copy TO if that is a path. Each fork works on a copy STORE-POINT.
+It is killed before the point of that number: a commit, or a call that changes a folder. Only every EVERYth commit
+counts. The output has a line for each point with its kind. The last fork completes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHANGES = ("mkdir", "rename", "replace", "unlink", "rmdir")
 
 @contextmanager
 def counted(every: int, at: Callable[[int, str], None]) -> Iterator[None]:
-    """While points are counted: `at` is called before each, with its number and kind."""
+    """Count points within this context: call `at` before each, with its number and kind."""
     points = commits = 0
 
     def point(kind: str) -> None:
@@ -52,7 +52,7 @@ def counted(every: int, at: Callable[[int, str], None]) -> Iterator[None]:
 
 
 def killed(store: str, to: str, every: int, where: int) -> None:
-    """Repartition or restore, and be killed before this point."""
+    """Repartition or restore, and kill this process before this point."""
 
     def at(point: int, kind: str) -> None:
         if point == where:
@@ -67,7 +67,7 @@ def killed(store: str, to: str, every: int, where: int) -> None:
 
 
 def main(store: str, to: str, every: int) -> None:
-    """Be killed at each point in turn, each time in a fork."""
+    """Kill a fork at each point in turn."""
     where, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         copy = f"{store}-{where}"

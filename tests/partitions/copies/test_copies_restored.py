@@ -1,4 +1,4 @@
-"""A store from a copy, and a store's file written anew: whole or not at all, and never under somebody's feet."""
+"""Restore a store from a copy, and shrink its file: completely or not at all, and never while others use it."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def shrink_in_use(store: Path) -> bool:
 
 
 def test_a_reader_that_comes_meanwhile_waits(tmp_path: Path) -> None:
-    """Whoever opens the store while its file is replaced reads the file that is there then."""
+    """A process that opens the store while its file is replaced reads the file that is there afterwards."""
     store = tmp_path / "store"
     before = filled(store, rounds=20)
     with ps.open(shop(), store) as engine:

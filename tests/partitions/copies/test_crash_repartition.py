@@ -1,4 +1,4 @@
-"""A repartition killed at counted points: the store is as it was or as it is to be, and the next run makes it so."""
+"""A repartitioning killed at counted points leaves the old store or the new one, and the next run completes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCS = [{"id": i, "g": "AB"[i % 2], "h": i % 3, "v": i % 5, "w": i, "ts": 1, "gs
 
 
 def filled(path: Path) -> str:
-    """A store with some of all; its digest."""
+    """Make a store with rows of every kind; return its digest."""
     with ps.open(TREES.app(), path, listen=False) as engine:
         for table in ("users", "plain", "patched"):
             engine.put_many(table, DOCS)
@@ -31,18 +31,18 @@ def filled(path: Path) -> str:
 
 
 def stands(path: Path) -> tuple[int, str]:
-    """How many partitions there are, and the digest."""
+    """Return the number of partitions and the digest."""
     with ps.open(TREES.app(), path, readonly=True) as engine, engine.snapshot() as snap:
         return len(snap.parts), engine.digest()
 
 
 def files(path: Path) -> set[str]:
-    """What is in the store's folder, but for what a lock or a reader leaves."""
+    """Return the files in the store's folder, without those that a lock or a reader leaves."""
     return set(os.listdir(path)) - {"owner", "lock.mdb"}
 
 
 def wanted(path: Path, parts: int) -> set[str]:
-    """What should be there."""
+    """Return the expected files."""
     layout = read_layout(str(path))
     if layout is None:
         assert parts == 1
@@ -76,7 +76,7 @@ def test_a_kill_leaves_the_store_as_it_was_or_as_it_is_to_be(before: int, to: in
 
 
 def synced_first(path: Path) -> None:
-    """Each new store is on the disk, after all that was written to it, before the file that says so changes."""
+    """Assert that each new store is synced after its last write, before the file `partitions` changes."""
     filled(path)
     for to, switch in ((3, "replace"), (1, "unlink")):
         told: list[tuple[str, str]] = []
@@ -125,7 +125,7 @@ def test_a_planted_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _heard(told: list[tuple[str, str]], names: tuple[str, ...]) -> dict[str, Any]:
-    """Calls that are noted, with the file or folder that each is about."""
+    """Record calls, each with its file or folder."""
 
     def heard(kind: str, real: Any) -> Any:
         def called(what: Any, *args: Any, **options: Any) -> Any:

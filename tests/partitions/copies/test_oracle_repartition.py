@@ -1,7 +1,7 @@
-"""A store moved from one number of partitions to another: it shows what it showed, and goes on as if nothing had been.
+"""A store that moves from one number of partitions to another: it shows the same, and later batches work as before.
 
-Any history is put into a store of one partition and into the oracle; then the store is made one of three, of two, of
-one again, and after each all that is read from any process is what the oracle shows, with the digest that there was.
+A store of one partition and the oracle get any history. Then the store gets three partitions, then two, then one
+again. After each move every process reads the same as the oracle, with the same digest.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ TURNS = (3, 2, 5, 1)
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A path where no store is yet."""
+    """Return a path without a store."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as made:
         yield Path(made) / "store"
 
 
 def turned(path: Path, app: ps.App, model: Model, digest: str) -> None:
-    """The store is made one of other numbers of partitions in turn, and shows the same each time."""
+    """Change the number of partitions several times, and check that the store shows the same each time."""
     before = 1
     for to in TURNS:
         done = repartition(path, to)
@@ -90,7 +90,7 @@ def test_any_history_of_documents_moves(data: st.DataObject) -> None:
 
 
 def grown(world: World, path: Path, seed: int, batches: int) -> tuple[Model, str]:
-    """A store with trees several levels deep, nodes of which are written and others are not."""
+    """Make a store with trees of several levels, in which some nodes are written and others are not."""
     choose, model = Random(seed), world.model()
     with ps.open(world.app(), path, limits=TINY, listen=False) as engine:
         for ts in range(batches):
@@ -148,7 +148,7 @@ def test_what_is_held_and_rejected_moves_and_is_released() -> None:
             engine.retry(kind="document")
             engine.retry(kind="group")
             assert engine.check().ok
-            later = [{**doc, "v": doc["v"] + 1} for doc in docs]  # which those that were dropped wait for
+            later = [{**doc, "v": doc["v"] + 1} for doc in docs]  # the dropped records wait for them
             engine.put_many("docs", later)
             engine.put_many("merged", [{"id": 0, "ts": 99, "name": "m"}])
             twin.put_many("docs", later)
@@ -159,7 +159,7 @@ def test_what_is_held_and_rejected_moves_and_is_released() -> None:
 
 
 def which_came_first(path: Path) -> None:
-    """A table without ts knows of each rejected record whether its key was written since, wherever both have moved."""
+    """A table without ts knows after a move if the key of a rejected record was written later."""
     with ps.open(quarantine_app(), path, limits=TINY, listen=False) as engine:
         engine.put_many(PLAIN, [{"id": i, "name": f"n{i}"} for i in range(30)])
         for i in range(10):
@@ -188,6 +188,6 @@ def test_rejected_records_know_which_came_first(store_path: Path) -> None:
 
 
 def quarantined(engine: ps.Engine) -> list[tuple[Any, ...]]:
-    """What is in quarantine, but for the ids, which each partition gives."""
+    """Return the quarantine without the ids, because each partition assigns its own."""
     found = [(one.kind.value, one.table, one.view, repr(one.key), one.reason) for one in engine.quarantine()]
     return sorted(found, key=repr)

@@ -1,4 +1,4 @@
-"""Planted bugs of reading over partitions and of moving to others: each is found by what the tests look at."""
+"""Planted bugs in reads over partitions and in repartitioning: the tests find each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.recovery.quarantine.held_worlds import VIEWS, Fails, rows, world
 
 
 def trees(path: Path) -> None:
-    """Everything that trees have, moved and moved back, checked and written on."""
+    """Move trees to other partitions and back, check them, and write to them again."""
     with small_trees():
         model, digest = grown(TREES, path, 3, 14)
         turned(path, TREES.app(), model, digest)
@@ -28,7 +28,7 @@ def trees(path: Path) -> None:
 
 
 def holding(path: Path) -> None:
-    """What is held, resting and rejected, moved and moved back."""
+    """Move held, resting and rejected rows to other partitions and back."""
     app = world(Fails(), Fails())
     docs = [{"id": i, "name": "ab"[i % 2] * (1 + i % 3), "v": i % 7, "w": i % 5, "bad": i % 4 == 0} for i in range(24)]
     with ps.open(app, path, listen=False) as engine:
@@ -52,7 +52,7 @@ def holding(path: Path) -> None:
 
 
 def following(path: Path) -> None:
-    """A feed that is read from every position that it gave, and one that began anew."""
+    """Read a feed from every position that it gave, and a feed that began again."""
     partitions = Partitions(own(), path, 3)
     for turn in range(1, 4):
         partitions.put("users", [{"id": i, "n": turn} for i in range(12)])

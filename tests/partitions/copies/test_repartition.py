@@ -1,4 +1,4 @@
-"""Repartitioning: what it says, what it refuses, and what it leaves."""
+"""Repartitioning: its reports, the errors that it raises, and the files that remain."""
 
 from __future__ import annotations
 

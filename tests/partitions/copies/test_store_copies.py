@@ -1,4 +1,4 @@
-"""Copies: made while others write, read back, put in place whole; and everything that can be wrong with one."""
+"""Copies: made during writes, read back and completed in one step; and every fault that a copy can have."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_too_little_room_is_said_first(tmp_path: Path, made: Path) -> None:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Every write fails, as when others fill the disk meanwhile."""
+    """Let every write fail, as if others filled the disk meanwhile."""
     real = file_copy._new_file
 
     def new_file(name: str) -> Any:
@@ -179,7 +179,7 @@ def test_a_disk_that_fills_ends_it(tmp_path: Path, made: Path) -> None:
 
 
 def test_a_disk_that_is_really_full(tmp_path: Path, made: Path) -> None:
-    """A file may not grow beyond a bound, as a quota has it."""
+    """A file can't grow beyond a limit, as with a quota."""
     code = """
 import resource, signal
 from penstock.engine import copy_of
@@ -199,7 +199,7 @@ except Exception as error:
 
 
 def test_each_damage_is_found(tmp_path: Path, made: Path) -> None:
-    """A byte that differs is told, wherever it is, and no process is lost to it."""
+    """A changed byte is reported wherever it is, and no process crashes."""
     good = (made / "data.mdb").read_bytes()
     random, found = Random(1), 0
     (tmp_path / "copy").mkdir()
@@ -233,7 +233,7 @@ def test_a_copy_that_was_cut_is_found(keep: int, tmp_path: Path, made: Path) -> 
 
 
 def test_rows_that_are_missing_are_found(tmp_path: Path) -> None:
-    """A copy of less than there was: each of its rows is whole, and its pages are."""
+    """An incomplete copy is found, although all its rows and pages are intact."""
     filled(tmp_path / "store")
     filled(tmp_path / "less", rounds=1)
     real = file_copy._pass_on
@@ -254,7 +254,7 @@ def test_rows_that_are_missing_are_found(tmp_path: Path) -> None:
 
 
 def test_no_permission(made: Path) -> None:
-    """As a user who may not write there: where this is root, another user is asked."""
+    """A user without write permission gets an error; if the test runs as root, another user tries it."""
     code = """
 import os
 from penstock.engine import copy_of, restore
@@ -269,7 +269,7 @@ for call in (copy_of, restore):
     except Exception as error:
         say(f"{type(error).__name__}: {error}")
 """
-    with tempfile.TemporaryDirectory() as where:  # one that others can reach
+    with tempfile.TemporaryDirectory() as where:  # a folder that other users can reach
         (Path(where) / "copy").mkdir()
         shutil.copy(made / "data.mdb", Path(where) / "copy")
         (Path(where) / "closed").mkdir(mode=0o555)
@@ -306,7 +306,7 @@ def test_at_the_limit_of_open_files_a_copy_says_so(tmp_path: Path, made: Path) -
                 said.append(str(error))
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            reader.copy(folder)  # a leftover is in nobody's way
+            reader.copy(folder)  # a leftover is no obstacle
     assert len(said) > 2
     assert [one for one in said if "ulimit -n" not in one] == []
 

@@ -1,4 +1,4 @@
-"""Copies of a store of several partitions: whole, and as they fit together, whatever is on its way."""
+"""Copies of a store of several partitions: complete and consistent, with any productions in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store from a copy where one or both have several partitions: whole or not at all, and the former one until then."""
+"""Restore a store if it or the copy has several partitions: completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quick() -> Iterator[None]:
 
 
 def parted(path: Path, parts: int, more: bool = False) -> str:
-    """A store of so many partitions; its digest."""
+    """Make a store with this number of partitions; return its digest."""
     digest = filled(path)
     if more:
         with ps.open(TREES.app(), path, listen=False) as engine:
@@ -42,7 +42,7 @@ def parted(path: Path, parts: int, more: bool = False) -> str:
 
 
 def pair(folder: Path, copied: int, parts: int) -> tuple[Path, str, Path, str]:
-    """A copy, and a store with other content, each with its digest."""
+    """Make a copy, and a store with other content, each with its digest."""
     digest = parted(folder / "of", copied)
     copy_any(str(folder / "of"), str(folder / "copy"))
     return folder / "copy", digest, folder / "store", parted(folder / "store", parts, more=True)
@@ -108,7 +108,7 @@ def test_the_partition_of_another_store_in_a_copy(tmp_path: Path) -> None:
 
 
 def at_each_point(folder: Path, copied: int, parts: int) -> None:
-    """Killed before each change of a file or folder it is the former store or the new one, and a second run ends it."""
+    """Kill before each change of a file or folder: the former or the new store remains, and a second run ends it."""
     copy, digest, store, before = pair(folder, copied, parts)
     command = [sys.executable, "-m", "tests.partitions.copies.crash_repartition", str(store), str(copy), str(EVERY)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -133,7 +133,7 @@ def test_a_kill_leaves_the_former_store_or_the_new_one(copied: int, parts: int, 
 
 
 def images(folder: Path) -> None:
-    """What a kill at each point would leave is the former store or the new one."""
+    """Check that a kill at each point leaves the former store or the new one."""
     copy, digest, store, before = pair(folder, 2, 3)
     kept: list[Path] = []
     inside = False
@@ -157,7 +157,7 @@ def test_each_moment_shows_the_former_store_or_the_new_one(tmp_path: Path) -> No
 
 
 def not_asked_for(folder: Path) -> None:
-    """A store with content is not replaced unless that was asked for."""
+    """Check that a store with content is replaced only on request."""
     copy, _, store, before = pair(folder, 2, 2)
     with suppress(CopyFailed):
         restore_any(str(copy), str(store))

@@ -1,4 +1,4 @@
-"""Bugs planted in repairs over several partitions: each is found by a test of these, which finds none without."""
+"""Bugs planted in repairs over several partitions: a repair test finds each of them, and passes without them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.partitions.union import test_union_repairs as trials
 
 
 def elsewhere(parts: Any) -> None:
-    """A row with a partition that doesn't own its group."""
+    """Repair a row in a partition that doesn't own its group."""
     trials.test_a_row_that_lies_with_another_partition("counted", True, True, parts)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, what is said where it is found, and who finds it."""
+    """A bug, the text of the error, and the test that finds it."""
 
     bug: Bug
     why: str
@@ -95,7 +95,7 @@ CLEAN = {planted.by: None for planted in BUGS}
 
 
 def found(by: Callable[[Any], None]) -> str | None:
-    """What is said that fails, over three partitions."""
+    """Run a test over three partitions; return its error, or None if it passes."""
     with placed():
         engine: Any = ps.open(trials.shop(), None, partitions=3)
     try:

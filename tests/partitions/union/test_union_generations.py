@@ -1,4 +1,4 @@
-"""Views that change in a store of several partitions: what a store in one piece has, whoever is killed on the way."""
+"""Changed views in a store of several partitions: the same rows as in one partition, after a kill at any point."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def decoded(rows: dict[tuple[str, bytes], Any]) -> list[tuple[tuple[str, Any], A
 
 
 def test_readers_see_what_was_until_all_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_building.PartitionedBuilding, "begin", lambda self: None)  # nothing by itself
+    monkeypatch.setattr(view_building.PartitionedBuilding, "begin", lambda self: None)  # no build starts by itself
     docs = documents(Random(5), 200, 1)
     with ps.open(first(), tmp_path / "s", partitions=2, processes=False) as parts:
         put(parts, docs)
@@ -137,7 +137,7 @@ def test_a_partition_is_killed_while_it_builds_and_then_who_serves_them(tmp_path
     with ps.open(second(), tmp_path / "s") as parts:
         assert isinstance(parts.store, PartitionedStore)
         os.kill(parts.store.seats[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
-    with ps.open(second(), tmp_path / "s") as parts:  # what was begun goes on
+    with ps.open(second(), tmp_path / "s") as parts:  # the build continues
         told: list[tuple[int, int]] = []
         assert len(parts.migrate(lambda *passed: told.append(passed)).changes) > 10
         assert all(done <= total for done, total in told)

@@ -1,4 +1,4 @@
-"""Quarantine of several partitions: retried and dropped as that of a store in one piece is."""
+"""The quarantine of several partitions: retries and drops work as in a store of one partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILS: set[Any] = set()
 
 
 class Adds:
-    """A sum that fails on what it is told to."""
+    """A sum that fails for chosen values."""
 
     zero = 0
 
@@ -60,7 +60,7 @@ def user(i: int, name: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def both() -> Iterator[tuple[Any, Any]]:
-    """The same records in three partitions and in one; some of what is asked fails meanwhile."""
+    """Put the same records into three partitions and into one, while some functions fail."""
     FAILS.clear()
     FAILS.update(["Kim", ("row", "Joe"), ("group", 13)])
     with placed(), ps.open(shop(), None, partitions=3) as parts, ps.open(shop(), None) as whole:
@@ -99,7 +99,7 @@ def test_all_is_dropped_as_in_one_piece(both: tuple[Any, Any]) -> None:
         assert (one.dropped, one.left) == (other.dropped, other.left), kind
     assert kinds(parts) == kinds(whole)
     with parts.snapshot(consistency="position") as one, whole.snapshot() as other:
-        for view in ("names", "initials", "sizes"):  # what a held group shows depends on the way there
+        for view in ("names", "initials", "sizes"):  # the content of a held group depends on its history
             assert list(one.view(view).items()) == list(other.view(view).items())
 
 
@@ -123,7 +123,7 @@ def test_entries_are_named_by_their_ids_and_counted(both: tuple[Any, Any]) -> No
 
 
 def test_what_lies_with_another_than_its_owner_stays(tmp_path: Path) -> None:
-    """A record that named no table is kept by the first partition; its key may belong to another one."""
+    """The first partition keeps a record without a table; another partition may own its key."""
     with placed(), ps.open(shop(), tmp_path / "store", partitions=3) as parts:
         delivered(parts, tmp_path / "wire.jsonl", *({"topic": "nobody", "id": 100 + i, "ts": 5} for i in range(8)))
         assert parts.retry(kind="record").left == 8

@@ -70,7 +70,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ps.Engine, 
 
 
 def listed(rows: Any) -> list[tuple[bytes, Any, bool]]:
-    """Rows by the encodings of their keys, so that 1 and true are two."""
+    """Return rows by the encodings of their keys, so that 1 and true differ."""
     return [(encode_key(row.key), row.value, row.held) for row in rows]
 
 
@@ -211,7 +211,7 @@ def test_a_partition_that_is_missing_is_named(store_path: Path) -> None:
 
 
 def own() -> ps.App:
-    """Views whose groups are the documents' own keys."""
+    """Return an app whose views have the documents' own keys as groups."""
     shop = ps.App("own")
     users = shop.table("users", key="id")
     users.view("mine", key="id", reduce={"n": ps.sum("n"), "times": ps.count()})

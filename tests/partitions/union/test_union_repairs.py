@@ -1,4 +1,4 @@
-"""Repairs over several partitions: the trials of one store, and what only partitions can have wrong."""
+"""Repairs over several partitions: the faults of any store, and those that only partitions can have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VIEWS = ("counted", "kept", "yielded", "listed", "heights", "sizes")
 
 
 def shop() -> ps.App:
-    """Every way of keeping a view, and views of views."""
+    """Return an app with each kind of view, and views on views."""
     app = ps.App("shop")
     users = app.table("users", key="id", ts="ts")
     counted = users.view("counted", key="g", reduce={"n": ps.count(), "total": ps.sum("v")})
@@ -65,7 +65,7 @@ def parts(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def owner(engine: Any, group: Any) -> Any:
-    """The engine of the partition that owns a group."""
+    """Return the engine of the partition that owns a group."""
     return ps.Engine(engine.store.seats[engine.store.ranges.of(encode_key(group))].engine)
 
 
@@ -79,7 +79,7 @@ def shown(engine: Any) -> list[Any]:
 
 
 def like_one(engine: Any) -> None:
-    """It is what a store in one piece makes of its documents."""
+    """Check that the store equals a store of one partition with the same documents."""
     whole, _ = open_on(shop(), MemoryStore(), seed=engine.store.layout.seed)
     with engine.snapshot(consistency="position") as snap:
         whole.put_many("users", [row.value for row in snap.table("users").items()])
@@ -104,11 +104,11 @@ def test_what_is_right_is_not_touched(parts: Any) -> None:
     assert contents(parts) == before
 
 
-# -- what only partitions have
+# -- faults of partitions only
 
 
 def put_elsewhere(copy: bool, view: str, group: Any, engine: Any) -> None:
-    """A group's row lies with a partition that doesn't own it, with the owner as well or not."""
+    """Put a group's row into a partition that doesn't own it; remove it from the owner or not."""
     db = rows_db(owner(engine, group).store.core.views[view].number)
     own, key = owner(engine, group), encode_key(group)
     other = next(ps.Engine(seat.engine) for seat in engine.store.seats if seat.engine is not own.store)
@@ -139,14 +139,14 @@ def test_a_row_that_lies_with_another_partition(view: str, asked: bool, copy: bo
 
 @contextmanager
 def taking(monkeypatch: pytest.MonkeyPatch, take: Callable[[Any, Any], int]) -> Iterator[None]:
-    """Productions are taken so."""
+    """Replace the function that applies productions."""
     with monkeypatch.context() as patch:
         patch.setattr(Member, "receive", take)
         yield
 
 
 def twice(member: Any, production: Any) -> int:
-    """The sums that a production has for views of documents are added twice; trees would not take it again."""
+    """Add the sums of a production to views of documents twice; trees would ignore the second one."""
     number = _RECEIVE(member, production)
     roots = [view.number for view in member.core.views.values() if not view.chained]
     sums = [p for owed in production.owed for p in parts_of(owed) if p[0] in roots and p[2] is not None]
@@ -156,7 +156,7 @@ def twice(member: Any, production: Any) -> int:
 
 
 def never(member: Any, production: Any) -> int:
-    """A production counts as taken, and nothing of it is folded."""
+    """Count a production as applied, and fold nothing of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PartitionExchange, "gather", lambda *nothing: None)
         return _RECEIVE(member, production)
@@ -181,7 +181,7 @@ def test_a_production_that_is_taken_twice_or_never(
 
 
 def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: Any) -> None:
-    """A damaged group keeps its partition from taking what it is owed; what is on its way counts once, as it comes."""
+    """A damaged group blocks productions; after the repair each production in flight counts once."""
     choose, own = Random(3), owner(parts, "g1")
     groups = [f"g{i}" for i in range(7) if owner(parts, f"g{i}").store is own.store]
     for view in ("counted", "kept", "yielded"):
@@ -194,7 +194,7 @@ def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: An
     for ts in range(2, 5):
         values = [choose.choice([i, i / 7, -(1 << 63)]) for i in others]
         docs = [document(i, g=f"g{(i + ts) % 7}", v=v, ts=ts) for i, v in zip(others, values, strict=True)]
-        with suppress(StoreDamaged):  # it is in where its documents are, and can't be taken where their groups are
+        with suppress(StoreDamaged):  # the documents are stored, but their groups' owner refuses the production
             parts.put_many("users", docs)
     assert any(seat.standing().refused for seat in parts.store.seats)
     with pytest.raises(ps.PenstockError, match="can't take what partition"):
@@ -286,7 +286,7 @@ def test_a_repost_over_partitions(parts: Any, tmp_path: Path) -> None:
 
 
 def test_others_write_while_a_right_store_is_checked(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a comparison that finds nothing; where something is found, nothing comes in between."""
+    """Writers don't wait for a comparison that finds no difference; if it finds one, no write comes in between."""
     held: list[bool] = []
     real = repair_trials.Shadow.add
 
@@ -305,7 +305,7 @@ def test_others_write_while_a_right_store_is_checked(parts: Any, monkeypatch: py
 
 
 def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
-    """What is damaged on the disk while nobody has the store is mended by the processes of its partitions."""
+    """Damage on the disk of a closed store is repaired by the processes of its partitions."""
     path = tmp_path / "store"
     with ps.open(shop(), path, partitions=2, processes=False) as engine:
         assert isinstance(engine.store, PartitionedStore)
@@ -335,7 +335,7 @@ def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
 
 
 def spoil(path: Path) -> str:
-    """A store with something wrong with many groups of both partitions; its digest before."""
+    """Make a store with faults in many groups of both partitions; return the digest from before."""
     with ps.open(app, path, partitions=2, processes=False) as engine:
         assert isinstance(engine.store, PartitionedStore)
         for number in range(1, 6):
@@ -354,7 +354,7 @@ def spoil(path: Path) -> str:
 
 
 def die(path: str, at: int) -> None:
-    """Repair, and be killed at this step."""
+    """Repair, and kill this process at this step."""
     steps, real = iter(range(at)), PartitionProcess.repair
 
     def repair(self: Any, do: str, *what: Any) -> Any:
