@@ -177,7 +177,7 @@ class TableReader(TableReading):
         (k0, k1), refused = key_lanes(wanted, self._seed)
         if refused:
             i, why = next(iter(refused.items()))
-            encode_key(wanted[i])  # which says why, but of null
+            encode_key(wanted[i])  # raises the reason, except for null
             raise KeyKind(wanted[i], why)
         out: list[bytes | None] = [None] * len(wanted)
         found, records = self._find(k0, k1)
@@ -264,7 +264,7 @@ class TableReader(TableReading):
         """Return the newest line of one key with its segment and its place there, or None."""
         (k0, k1), refused = key_lanes([key], self._seed)
         if refused:
-            encode_key(key)  # which says why, but of null
+            encode_key(key)  # raises the reason, except for null
             raise KeyKind(key, refused[0])
         found, records = self._find(k0, k1)
         if not found[0]:

@@ -1,7 +1,7 @@
-"""A handful of documents as plain Python values: the other size of columns.
+"""A few documents as plain Python values: the counterpart of columns for small batches.
 
-A column of one row costs as much as one of a hundred, and a batch of one is two hundred such columns. What is
-made of a document is what the columnar form makes of it: the same codes, in the same order, and the same values.
+A column has a fixed cost: one row costs as much as a hundred, and a batch needs many columns. Invariant: the plain form
+gives the same codes, in the same order, and the same values as the columnar form.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.views import Path, reach
 
 @dataclass(slots=True)
 class DocumentFields:
-    """What field views read of one document, in the order of the plan: group codes, values, conditions.
+    """The inputs of field views from one document, in the order of the plan: group codes, values, conditions.
 
-    A value that is no number, and of which only that is of interest, is True, as in a column that does not keep it.
+    True stands for a value that is not a number, if no view needs the value itself. Columns do the same.
     """
 
     codes: list[int]
@@ -31,18 +31,18 @@ class DocumentFields:
     kept: list[bool]
 
     def may_equal(self, other: DocumentFields) -> bool:
-        """Whether the documents may be equal, as far as field views read."""
+        """Return False if an input of field views shows that the documents differ."""
         return self.codes == other.codes and self.kept == other.kept and all(map(_may_equal, self.values, other.values))
 
 
 def _may_equal(a: Any, b: Any) -> bool:
-    """Ints and nulls tell documents apart; what else there is, the documents themselves say."""
+    """Compare ints and nulls; other values count as equal, and the documents must be compared."""
     plain = (type(a) is int or a is None) and (type(b) is int or b is None)
     return not plain or a == b
 
 
 class DocumentReader:
-    """Reads documents one by one for the field views of one table."""
+    """The reader of documents, one by one, for the field views of one table."""
 
     def __init__(self, plan: FieldPlan, spaces: Spaces) -> None:
         self._parts = [(path, spaces.part(path)) for path in plan.group_paths]
@@ -55,9 +55,9 @@ class DocumentReader:
         self._wheres = plan.wheres
 
     def read(self, documents: Sequence[dict[str, Any]]) -> list[DocumentFields]:
-        """What field views read of each of these documents.
+        """Return the inputs of field views from each of these documents.
 
-        Groups of several fields are met in the order in which columns meet them, by the codes of their parts.
+        Groups of several fields get their codes in the same order as in columns, by the codes of their parts.
         """
         parts = [[_code(groups, _at(document, path)) for path, groups in self._parts] for document in documents]
         own: list[list[int]] = []
@@ -101,7 +101,7 @@ def _kind(value: Any) -> int:
 
 
 class FewFields:
-    """A field view's map over readings."""
+    """The map of a field view over plain inputs."""
 
     def __init__(self, view: ViewNode, mapper: FieldMapper, plan: FieldPlan) -> None:
         inputs = list(plan.inputs)
@@ -111,15 +111,15 @@ class FewFields:
         self._where = None if mapper.fields.where is None else plan.wheres.index(mapper.fields.where)
 
     def kept(self, reading: DocumentFields) -> bool:
-        """Whether the view's condition keeps the document."""
+        """Return True if the condition of the view keeps the document."""
         return self._where is None or reading.kept[self._where]
 
     def bad(self, reading: DocumentFields) -> bool:
-        """Whether the view would have to hold the document, were it kept."""
+        """Return True if the view would hold the document, provided its condition keeps it."""
         values = reading.values
         return reading.codes[self._group] == BAD or any(_kind(values[i]) is LaneKind.OTHER for i in self._numbers)
 
     def contribution(self, reading: DocumentFields) -> tuple[int, tuple[Any, ...]]:
-        """What the document contributes."""
+        """Return the contribution of the document."""
         values = reading.values
         return reading.codes[self._group], tuple([values[i] for i in self._values])

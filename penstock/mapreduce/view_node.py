@@ -1,12 +1,12 @@
-"""A view as a node: its map, its reducer, its groups, and what is held of it.
+"""A view as a node: its map, its reducer, its groups, and its held rows.
 
-The node of a view on a table is driven by the gateway, which remembers what each document contributed; the node of a
-view on a view is driven here, by the changes of its source's rows. Both end in the same reducer. Invariants:
+The gateway drives the node of a view on a table, and remembers the contributions of each document. The node of a
+chained view is driven here, by the changes of parent rows. Both use the same reducers. Invariants:
 
-- what a function yielded for a row of its source is remembered by the source's group, in the view's own database, and a
-  retraction takes back exactly that; what fields yielded is derived from the row again;
-- a held row keeps what it was last told, in the database of held documents, until a version of it can be taken;
-- memory is changed only by what `advance` leaves in `Writes.after`, which runs after the commit.
+- The emissions of a function for a parent row are stored by the parent group, in a database of the view. A retraction
+uses exactly these. Emissions of fields are derived from the row again.
+- A held row keeps its last contributions until a version of the document can be accepted.
+- Memory changes only through `Writes.after`, which runs after the commit.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from penstock.views import TS, FieldMap, Key, Path, Row, View
 
 @lru_cache(maxsize=256)
 def _codec_of(view: View) -> RowCodec:
-    """How rows of a view are written and read, the same at each opening."""
+    """Return the codec of the rows of a view, the same at each opening."""
     return RowCodec(resolved(view.reducers), view.fields)
 
 
 class Watch(Protocol):
-    """Hears what a view is told, once that is committed."""
+    """A listener to the contributions of a view, called after the commit."""
 
     def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
-        """These contributions came and these went; codes are those of `groups`."""
+        """Receive the added and retracted contributions; codes are those of `groups`."""
         ...
 
 
 class ViewNode:
-    """One view at work."""
+    """The node of one view."""
 
     def __init__(self, view: View, number: int, spaces: Spaces | None, complete: bool, few: int = FEW) -> None:
         self.view = view
@@ -84,16 +84,16 @@ class ViewNode:
             self.reduce = TreeReduce(view.name, number, rows_db(number), codec, fields, few)
         else:
             self.reduce = ReduceNode(view.name, rows_db(number), codec, complete, few)
-        self._decoder: Decoder | None = None  # of the rows of its source, where that is a view
+        self._decoder: Decoder | None = None  # of the rows of its parent view, if it has one
         self.held = 0
-        self.rests = False  # some of what is held may rest
+        self.rests = False  # some held documents may rest
         self.watch: Watch | None = None
-        self.crossing: GroupCrossing | None = None  # where other partitions own some of its groups
-        self.building: HiddenGeneration | None = None  # while readers don't see this generation
+        self.crossing: GroupCrossing | None = None  # set if other partitions own some of its groups
+        self.building: HiddenGeneration | None = None  # set while readers do not see this generation
 
     @property
     def chained(self) -> bool:
-        """Whether it is a view of a view."""
+        """Return True if the view is a view of a view."""
         return isinstance(self.view.source, View)
 
     def _make_decoder(self) -> Decoder:
@@ -101,19 +101,19 @@ class ViewNode:
 
     @property
     def groups(self) -> Groups:
-        """The dictionary of its groups."""
+        """Return the dictionary of its groups."""
         if isinstance(self.mapper, FieldMapper):
             assert self._spaces is not None
             return self._spaces.groups(self.mapper.fields.key)
         return self._own
 
     def nbytes(self, spaces: bool) -> int:
-        """Bytes in use, about; with those of groups that it shares if `spaces`."""
+        """Estimate the bytes in use; with shared groups if `spaces`."""
         own = self._own.nbytes + (self._spaces.nbytes if spaces and self._spaces is not None else 0)
         return own + self.reduce.nbytes
 
     def forget(self, spaces: Spaces | None) -> None:
-        """Drop what memory holds; `spaces` are those of its source."""
+        """Drop the memory; `spaces` are those of its source."""
         self._own = Groups()
         self._spaces = Spaces() if spaces is None and isinstance(self.mapper, FieldMapper) else spaces
         self._decoder = None
@@ -123,26 +123,26 @@ class ViewNode:
 
     @property
     def early(self) -> bool:
-        """Whether groups of other partitions are told by sets, which they may be before those are saved."""
+        """Return True if groups of other partitions may get early sets."""
         return self.view.production.early
 
     @property
     def keeps(self) -> bool:
-        """Whether it keeps contributions, and so must be told whose they are."""
+        """Return True if the view keeps contributions, and so needs their sources."""
         return not isinstance(self.reduce, ReduceNode)
 
     @property
     def stamped(self) -> bool:
-        """Whether it reads the ts of documents."""
+        """Return True if the view reads the ts of documents."""
         return isinstance(self.reduce, TreeReduce) and self.reduce.stamped
 
     def emitted(self, emissions: Emissions, who: Who | None = None) -> Contributions:
-        """The contributions of what its function yielded for these documents."""
+        """Return the contributions of these emissions of its function."""
         out = Contributions(emissions.code, emissions.inputs(self.reduce.fields))
         return out if who is None else out.of(*who, emissions.counts)
 
     def pair_contributions(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
-        """The contributions that these pairs mean: of fields, the value is the list of what cells read."""
+        """Return the contributions of these pairs. For a field view, a value is a list of inputs of cells."""
         emissions = Emissions.of_pairs(pairs, self.groups)
         if isinstance(self.mapper, FunctionMapper):
             return self.emitted(emissions, who)
@@ -154,7 +154,7 @@ class ViewNode:
         return out if who is None else out.of(*who, emissions.counts)
 
     def pairs_of(self, contributions: Contributions) -> list[tuple[bytes, Any]]:
-        """Field contributions as pairs, one each."""
+        """Return field contributions as pairs, one each."""
         groups = self.groups
         columns = [contributions.inputs[f].values() for f in self.reduce.fields]
         return [(groups.whole(code), [c[i] for c in columns]) for i, code in enumerate(contributions.code.tolist())]
@@ -162,7 +162,7 @@ class ViewNode:
     # -- changes
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
-        """Fold contributions, and pass on what changes to the views on this one; of a parted store gather them."""
+        """Fold contributions and pass the changes to child views; with several partitions, gather them first."""
         if self.crossing is not None:
             if writes.planning and (not self.early or self.building is not None):
                 return
@@ -175,7 +175,7 @@ class ViewNode:
         self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
 
     def fold_gathered(self, reader: Reader, writes: Writes) -> None:
-        """Fold what was gathered, once all that it stands on have folded theirs."""
+        """Fold the gathered contributions, after all parent views have folded theirs."""
         own = writes.gathered.pop(self.number, None)
         if own is None:
             return
@@ -195,13 +195,13 @@ class ViewNode:
         self.take(reader, change, writes)
 
     def combined(self, plus: Contributions, minus: Contributions) -> Delta | None:
-        """The same as one delta a group, where the view keeps nothing but exact totals."""
+        """Combine contributions to one delta per group, if the view keeps only exact totals; else None."""
         reduce = self.reduce
         return reduce.combined(self.groups, plus, minus) if isinstance(reduce, ReduceNode) else None
 
     @property
     def crossing_fields(self) -> tuple[Path | None, ...]:
-        """The columns of contributions that cross."""
+        """Return the columns of contributions for other partitions."""
         return (*self.reduce.fields, *((TS,) if self.stamped else ()))
 
     def _hears(self, plus: Contributions, minus: Contributions, writes: Writes) -> None:
@@ -210,7 +210,7 @@ class ViewNode:
             writes.after.append(lambda: watch.told(self.groups, plus, minus))
 
     def advance_small(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
-        """The same of a handful of contributions."""
+        """Fold a few contributions, like `advance`."""
         change: ViewChanges | None = None
         if isinstance(self.reduce, ReduceNode) and self.watch is None and self.crossing is None:
             change = self.reduce.folded_small(reader, self.groups, plus, minus)
@@ -221,7 +221,7 @@ class ViewNode:
         self.advance(reader, in_columns(plus, fields), in_columns(minus, fields), writes)
 
     def take(self, reader: Reader, change: ViewChanges, writes: Writes) -> None:
-        """Leave what a change writes, and pass it on to the views on this one."""
+        """Write a change, and pass it to the child views."""
         change.stage(writes.during, writes.after)
         if not change.m:
             return
@@ -253,14 +253,14 @@ class ViewNode:
         return out
 
     def on_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
-        """Take the changes of the source's rows, of a view that is being built those of rows that it was told of."""
+        """Take the changes of parent rows; during a build, only of rows that the build has passed."""
         if self.building is not None:
             deltas = self.building.told(deltas)
         if deltas:
             self.take_rows(reader, deltas, writes)
 
     def take_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
-        """Take the changes of these rows of the source."""
+        """Take the changes of these parent rows."""
         held = self.read_holds(reader, [d.key for d in deltas])
         own = {i: held[d.key] for i, d in enumerate(deltas) if d.key in held}
         if isinstance(self.mapper, FieldMapper):
@@ -273,7 +273,7 @@ class ViewNode:
         self.advance(reader, moved.plus, moved.minus, writes)
 
     def _by_fields(self, mapper: FieldMapper, deltas: list[RowDelta], held: Collection[int]) -> SourceChange:
-        """Map rows by fields; those before are mapped again, unless a held row says what they contribute."""
+        """Map rows by fields. Map those before again, except for held rows."""
         new = [i for i, d in enumerate(deltas) if d.new is not None]
         old = [i for i, d in enumerate(deltas) if d.old is not None and i not in held]
         if self._decoder is None:
@@ -288,7 +288,7 @@ class ViewNode:
     def _by_function(
         self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes
     ) -> SourceChange:
-        """Map rows by the function, and leave its emissions; those before are remembered."""
+        """Map rows by the function and remember the emissions; read those before from the store."""
         db, keys = emissions_db(self.number), [d.key for d in deltas]
         found = enumerate(self.remembered(reader).emissions(keys))
         told = {i: row for i, row in found if row is not None}
@@ -319,7 +319,7 @@ class ViewNode:
         return RememberedRows(reader, own, held_db(self.number), told)
 
     def read_holds(self, reader: Reader, keys: Sequence[bytes]) -> dict[bytes, Pairs]:
-        """What the view was last told of those of these documents that it holds."""
+        """Return the last contributions of those of these documents that the view holds."""
         if not self.held:
             return {}
         return {key: held.pairs for key, held in self.remembered(reader).held(keys).items()}
@@ -331,7 +331,7 @@ class ViewNode:
         before: set[bytes],
         writes: Writes,
     ) -> None:
-        """Hold documents (stored key, whole key, why, what was told) and let others go; `before` were held."""
+        """Hold documents (stored key, whole key, reason, contributions) and release others; `before` were held."""
         db = held_db(self.number)
         if holds:
             writes.puts.append((db, [(key, held_row(key, whole, hold, told)) for key, whole, hold, told in holds]))
@@ -349,6 +349,6 @@ class ViewNode:
 
 
 def _document(row: Row | None) -> dict[str, Any]:
-    """A row as a document that paths can be looked up in."""
+    """Convert a row to a document with paths for the map."""
     assert row is not None, "asked of rows that are there"
     return {"key": row.key, "value": row.value}

@@ -98,7 +98,7 @@ class Operation(Generic[A]):
         return self.answer.encode(self.call(target, arguments, lambda *done: tell(list(done))))
 
     def effect_of(self, request: Mapping[str, Any]) -> Effect:
-        """Say what this request does to the store."""
+        """Return the effect of this request on the store."""
         return Effect.READS if self.unless is not None and not request[self.unless] else self.effect
 
 

@@ -2,8 +2,8 @@
 
 Invariants:
 
-- an answer comes after the commit, and one that is still to come is never taken for that of another question: whatever
-  breaks in between ends the connection;
+- an answer comes after the commit. Any error between request and answer ends the connection, so a late answer is
+  never taken for that of another request;
 - threads take turns.
 """
 
@@ -41,7 +41,7 @@ class RemoteWriter(OperationWriter):
 
     @classmethod
     def reach(cls, path: str, holder: str, patience: float) -> RemoteWriter:
-        """A connection to who holds the store; Gone where nobody answers there."""
+        """Connect to the holder of the store; WireClosed if no process listens there."""
         try:
             wire = connect(path, patience)
         except WireTimeout:
@@ -70,7 +70,7 @@ class RemoteWriter(OperationWriter):
 
     @property
     def lost(self) -> bool:
-        """Whether it is of no use any more: its holder has ended or fell silent."""
+        """Return True if the connection is closed, because the holder ended or did not answer."""
         return self._wire is None
 
     def memory(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class RemoteWriter(OperationWriter):
         return self.call(MEMORY)
 
     def close(self) -> None:
-        """Let go of the holder. Closing twice is nothing."""
+        """Close the connection to the holder. A second call does nothing."""
         wire, self._wire = self._wire, None
         if wire is not None:
             (wire.close if self._pid == os.getpid() else wire.drop)()
@@ -119,11 +119,11 @@ class RemoteWriter(OperationWriter):
             self.close()
             raise HolderLost(self._path, self.holder, self._known(operation.effect_of(request))) from None
         except BaseException:
-            self.close()  # an answer that is still to come would be taken for the next one's
+            self.close()  # a late answer would be taken for that of the next request
             raise
 
     def _known(self, effect: Effect) -> str:
-        """Say what is known to be committed, where an answer never came."""
+        """Describe the work that is known to be committed, for an error without an answer."""
         if effect is Effect.READS:
             return "it was only to read, so that nothing was changed"
         if effect is Effect.CHANGES:

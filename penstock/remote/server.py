@@ -1,13 +1,13 @@
 """The holder of a store takes work from other processes of its user, on a socket in the store's folder.
 
-A thread waits for connections, one for each of them does what is asked, in order, and one gives signs of life for all.
+One thread accepts connections. A thread per connection performs its requests in order. One thread sends beats for all.
 Invariants:
 
 - a result is sent after the commit, never before;
-- while an operation goes on its asker hears a beat each second, so that only a holder that is stopped is silent;
-- who asked and went away ends an operation that takes long at its next step; a transaction that was begun commits;
+- during an operation its client receives a beat each second, so only a stopped holder is silent;
+- if a client disconnects, a long operation ends at its next step. A transaction that has begun commits;
 - a forked child serves nobody and ends nobody's connection;
-- the holder keeps no engine alive: one that is dropped takes its socket along.
+- the server keeps no reference to the engine. If the engine is garbage-collected, its socket is removed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["Server", "drop_socket", "take_socket"]
 
 BEAT = 1.0
 """Seconds between two signs of life."""
-_FINISH = 10.0  # seconds that closing waits for what is under way
+_FINISH = 10.0  # seconds that `close` waits for operations under way
 _log = logging.getLogger("penstock.engine")
 
 
 def take_socket(path: str) -> socket.socket | None:
-    """The socket of a store that this process has just become the owner of; None where its folder can't have one."""
+    """Make the socket of a store that this process has just locked; None if its folder can't have one."""
     try:
         return listen(path)
     except OSError as error:
@@ -45,7 +45,7 @@ def take_socket(path: str) -> socket.socket | None:
 
 
 def drop_socket(path: str, sock: socket.socket) -> None:
-    """Take the socket of a store away again."""
+    """Remove the socket of a store."""
     remove(path)
     end(sock)
 
@@ -72,7 +72,7 @@ class Server:
         threading.Thread(target=self._accept, name="penstock-holder", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more work, and wait for what is under way. Closing twice is nothing."""
+        """Accept no more work, and wait for the operations under way. A second call does nothing."""
         self._end()
         if self._pid != os.getpid():
             return
@@ -85,7 +85,7 @@ class Server:
             wire.close()
 
     def _stop(self) -> None:
-        """Take the socket away, and end connections that ask for nothing."""
+        """Remove the socket, and end idle connections."""
         with self._lock:
             if self._closed or self._pid != os.getpid():
                 return
@@ -95,7 +95,7 @@ class Server:
                 wire.hang_up()
 
     def disown(self) -> None:
-        """In a forked child: let go of what is the parent's, without a word to anybody."""
+        """Close the inherited connections in a forked child, and send nothing."""
         self._sock.close()
         for wire in self._wires:
             wire.drop()
@@ -124,7 +124,7 @@ class Server:
                     threading.Thread(target=self._beat, name="penstock-beating", daemon=True).start()
 
     def _beat(self) -> None:
-        """Signs of life of what is under way, until there are no connections."""
+        """Send beats for operations under way, until there are no connections."""
         pause = threading.Event()
         while True:
             pause.wait(BEAT)
@@ -145,7 +145,7 @@ class Server:
             while not self._closed:
                 self._answer(wire, wire.receive(None))
         except (WireClosed, WireTimeout):
-            pass  # it has what it wanted, or does not want it any more
+            pass  # the client has finished, or has disconnected
         finally:
             with self._lock:
                 self._wires.pop(wire, None)
@@ -154,12 +154,12 @@ class Server:
             wire.close()
 
     def _refuse_message(self, wire: Wire) -> None:
-        """Tell the other side that nothing was done of a message that this thread has not read."""
+        """Answer that an unread message of the client was not performed."""
         with suppress(WireClosed, WireTimeout):
             wire.send({"failed": error_data(Closed(_ENGINE))})
 
     def _answer(self, wire: Wire, asked: Any) -> None:
-        """Do one thing that was asked, and answer."""
+        """Perform one request, and answer it."""
         work = _Work(self._engine(), self._operations, asked, wire, lambda: self._closed)
         with self._lock:
             self._under_way.add(work)
@@ -198,7 +198,7 @@ class _Work:
         self._unheard = self._answered = False
 
     def run(self) -> None:
-        """Do it, whatever comes of it."""
+        """Perform the operation, and keep its result or error as the answer."""
         engine, self._held = self._held, None
         try:
             self._answer = {"done": self._do(engine)}
@@ -213,7 +213,7 @@ class _Work:
             del engine
 
     def finish(self) -> None:
-        """Say what came of it."""
+        """Send the answer."""
         with self._turn:
             self._answered = True
             self._wire.send(self._answer)
@@ -230,7 +230,7 @@ class _Work:
         return operation.serve(engine, self._asked, self._tell)
 
     def _tell(self, at: Any) -> None:
-        """How far it is; raises where nobody hears it any more, or where the store is being closed."""
+        """Send the progress; raise if the client has disconnected, or if the store is closing."""
         self._say({"at": at})
         if self._unheard:
             raise WireClosed
@@ -238,7 +238,7 @@ class _Work:
             raise Closed(_ENGINE)
 
     def beat(self) -> None:
-        """A sign of life, but where something is being said anyway, or all has been."""
+        """Send a beat, unless another message is being sent or the answer was sent."""
         if self._turn.acquire(blocking=False):
             try:
                 if not self._answered:

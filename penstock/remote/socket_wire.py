@@ -1,11 +1,11 @@
-"""How two processes of one user talk over a socket in a store's folder: whole messages, and silence that is noticed.
+"""Messages between two processes of one user over a socket in the folder of a store, with a limit on silence.
 
 A message is its length, four bytes big-endian, and so many bytes of MessagePack. Invariants:
 
-- a path of any length can be bound and connected to: the socket is named through the folder's descriptor, since a
-  socket's own name is limited to some 107 bytes;
-- only the same user is talked to, whatever the mode of the file says;
-- nothing is waited for without a bound: who says nothing for that long is `WireTimeout`, who is gone is `WireClosed`.
+- the path of the folder can have any length. The name of a socket is limited to some 107 bytes, so the socket is named
+  through the descriptor of the folder;
+- each side checks the user of the other, so the permissions of the file do not matter;
+- every wait can have a limit. Silence raises `WireTimeout`, and an ended process raises `WireClosed`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.cache import PenstockError, StoreDamaged, pack, unpack
 __all__ = ["PROTOCOL", "Wire", "WireClosed", "WireTimeout", "connect", "end", "listen", "remove"]
 
 PROTOCOL = 2
-"""The version of what is said; the first message of each side has it."""
+"""The version of the protocol; the first message of the server contains it."""
 _MOST = 256 << 20  # bytes of the largest message
 _PIECE = 1 << 20  # bytes for which memory is taken before they arrive: a length is only announced
 _FILE = "socket"
@@ -36,7 +36,7 @@ _LOOKS, _LOOK = 3, 0.1  # a process that ends frees the lock of its store an ins
 
 
 class WireTimeout(Exception):
-    """Nothing came for as long as one waits."""
+    """No data came within the limit of a wait."""
 
 
 class WireClosed(Exception):
@@ -51,7 +51,7 @@ class Wire:
         self.pid, self.uid = _peer(sock)
 
     def send(self, message: Any) -> None:
-        """Say something; Gone where nobody hears it."""
+        """Send a message; WireClosed if the other side has ended."""
         data = pack(message)
         if len(data) > _MOST:
             limit = f"more than the {_MOST:,} that one process hands to another"
@@ -64,14 +64,14 @@ class Wire:
             raise WireClosed from error
 
     def receive(self, patience: float | None) -> Any:
-        """The next message, waited for so many seconds (None: as long as it takes)."""
+        """Wait so many seconds for the next message (None: without a limit)."""
         self._sock.settimeout(patience)
         size = _LENGTH.unpack(self._bytes(_LENGTH.size))[0]
         if size > _MOST:
             raise WireClosed
         try:
             return unpack(self._bytes(size))
-        except StoreDamaged:  # no message: who is there speaks otherwise
+        except StoreDamaged:  # not a message of this protocol
             raise WireClosed from None
 
     def _bytes(self, size: int) -> bytes:
@@ -90,28 +90,28 @@ class Wire:
         return b"".join(parts)
 
     def hang_up(self) -> None:
-        """Hear nothing more, and wake who waits for it; what is being said can still be said."""
+        """Stop receiving, and wake a thread that waits for a message. Sending still works."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)
 
     def drop(self) -> None:
-        """Let go of it, and leave it to the process that it was inherited from."""
+        """Close this copy of an inherited connection; the parent keeps its own."""
         self._sock.close()
 
     def close(self) -> None:
-        """End it, also where another thread waits in it. Closing twice is nothing."""
+        """End the connection, and wake a thread that waits in it. A second call does nothing."""
         end(self._sock)
 
 
 def end(sock: socket.socket) -> None:
-    """Close a socket, and wake who waits in it."""
+    """Close a socket, and wake threads that wait in it."""
     with suppress(OSError):  # the other side, or this one, has closed it already
         sock.shutdown(socket.SHUT_RDWR)
     sock.close()
 
 
 def _peer(sock: socket.socket) -> tuple[int, int]:
-    """The process and the user on the other side, by the kernel's word."""
+    """Ask the kernel for the process and the user of the other side."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return pid, uid
@@ -171,7 +171,7 @@ def _is_listening(name: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Take the socket's name away. Without the right to do so it stays, and the next holder replaces it."""
+    """Remove the socket from the folder. Without the right to do so it stays, and the next holder replaces it."""
     name = os.path.join(path, _FILE)
     with suppress(FileNotFoundError, PermissionError):
         if stat.S_ISSOCK(os.lstat(name).st_mode):
@@ -179,7 +179,7 @@ def remove(path: str) -> None:
 
 
 def connect(path: str, patience: float) -> Wire:
-    """A connection to who listens in this folder; Gone where nobody does."""
+    """Connect to the process that listens in this folder; WireClosed if there is none."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(patience)
     try:

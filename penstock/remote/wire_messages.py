@@ -1,7 +1,7 @@
-"""What goes from one process to the store's holder and back, as plain data: batches, counts, errors.
+"""Encode messages between a holder and other processes as plain data: batches, counts, errors.
 
-Invariant: what is made of the data is what it was made from, but for errors that only their own process can know: those
-arrive as their words.
+Invariant: decoding returns an equal value. Only an error that cannot be rebuilt from its arguments differs: it becomes
+a general error with the same text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def batch_data(batch: Batch) -> dict[str, Any]:
-    """A batch as plain data."""
+    """Encode a batch."""
     return {
         "records": _records_data(batch.records),
         "unit": batch.unit,
@@ -56,7 +56,7 @@ def batch_data(batch: Batch) -> dict[str, Any]:
 
 
 def batch_of(data: dict[str, Any]) -> Batch:
-    """The batch that this is the data of."""
+    """Decode a batch."""
     records = _records_of(data["records"])
     received = _received_of(data["received"])
     out = Batch(records, data["unit"], data["first"], data["skips"], dict(data["refused"]), received, data["origin"])
@@ -67,28 +67,28 @@ def batch_of(data: dict[str, Any]) -> Batch:
 
 
 def production_data(production: Production) -> list[Any]:
-    """What a partition sends another one, as plain data."""
+    """Encode productions for another partition."""
     return [production.sender, production.epoch, [[owed.number, owed.data] for owed in production.owed]]
 
 
 def production_of(data: list[Any]) -> Production:
-    """The productions that this is the data of."""
+    """Decode productions."""
     sender, epoch, owed = data
     return Production(sender, epoch, tuple(StoredProduction(*one) for one in owed))
 
 
 def early_data(early: EarlySet) -> list[Any]:
-    """What a partition tells another one early, as plain data."""
+    """Encode an early set for another partition."""
     return [early.sender, early.epoch, early.batch, early.saved, early.parts]
 
 
 def early_of(data: list[Any]) -> EarlySet:
-    """What is told early that this is the data of."""
+    """Decode an early set."""
     return EarlySet(*data)
 
 
 def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
-    """A spout's batch as plain data."""
+    """Encode a batch of a spout."""
     return {
         "records": _records_data(batch.records),
         "source": batch.source,
@@ -111,7 +111,7 @@ def spout_batch_data(batch: SpoutBatch) -> dict[str, Any]:
 
 
 def spout_batch_of(data: dict[str, Any]) -> SpoutBatch:
-    """The spout's batch that this is the data of."""
+    """Decode a batch of a spout."""
     stood = data["stood"]
     made = {
         "records": _records_of(data["records"]),
@@ -147,42 +147,42 @@ def _records_of(data: dict[str, Any]) -> TableBatch:
 
 
 def _listed(by_place: dict[int, Any]) -> list[list[Any]]:
-    """Maps have text keys where they are packed."""
+    """Convert a map to a list, because packed maps have text keys only."""
     return [[place, value] for place, value in by_place.items()]
 
 
 def record_data(record: Record) -> list[Any]:
-    """A spout's record as plain data; ValueKind where it holds what no document can."""
+    """Encode a record of a spout; ValueKind if a document cannot contain its values."""
     doc = record.doc if isinstance(record.doc, str | bytes) else normalise(record.doc)
     return [record.table, normalise(record.key), doc, normalise(record.ts), record.offset, record.repost]
 
 
 def record_of(data: list[Any]) -> Record:
-    """The record that this is the data of."""
+    """Decode a record."""
     return Record(*data)
 
 
 def counts_data(counts: Counts) -> list[Any]:
-    """Counts as plain data."""
+    """Encode counts."""
     shown = [_rejection_data(r) for r in counts.rejections]
     return [counts.applied, counts.equal, counts.late, counts.held, counts.rejected, shown]
 
 
 def counts_of_data(data: list[Any]) -> Counts:
-    """The counts that this is the data of."""
+    """Decode counts."""
     applied, equal, late, held, rejected, shown = data
     return Counts(applied, equal, late, held, rejected, tuple(Rejection(*r) for r in shown))
 
 
 def values_data(values: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Posted values of tables as plain data; ValueKind where one holds what no document can."""
+    """Encode posted values of tables; ValueKind if a document cannot contain one."""
     return {
         name: [doc if isinstance(doc, str | bytes) else normalise(doc) for doc in docs] for name, docs in values.items()
     }
 
 
 def repaired_data(repaired: Sequence[Repaired]) -> list[Any]:
-    """What was repaired as plain data; a result that is absent is no list."""
+    """Encode repairs. A present result is in a list, an absent one is None."""
     return [
         [
             one.view,
@@ -195,7 +195,7 @@ def repaired_data(repaired: Sequence[Repaired]) -> list[Any]:
 
 
 def repaired_of_data(data: list[Any]) -> list[Repaired]:
-    """The repairs that this is the data of."""
+    """Decode repairs."""
 
     def result(found: list[Any] | None) -> Any:
         return ABSENT if found is None else found[0]
@@ -207,7 +207,7 @@ def repaired_of_data(data: list[Any]) -> list[Repaired]:
 
 
 def checked_data(report: Checked) -> dict[str, Any]:
-    """The report of a check as plain data."""
+    """Encode the report of a check."""
     return {
         "rows": report.rows,
         "documents": report.documents,
@@ -221,7 +221,7 @@ def checked_data(report: Checked) -> dict[str, Any]:
 
 
 def checked_of_data(data: dict[str, Any]) -> Checked:
-    """The report that this is the data of."""
+    """Decode the report of a check."""
     listed = {name: tuple(data[name]) for name in ("damaged", "anew")}
     return Checked(**{**data, **listed, "wrong": tuple(repaired_of_data(data["wrong"]))})
 
@@ -231,7 +231,7 @@ def _rejection_data(rejection: Any) -> list[str]:
 
 
 def error_data(error: BaseException) -> dict[str, Any]:
-    """An error as plain data: its type and arguments where those can go, and its words."""
+    """Encode an error: its type, its arguments if they can be packed, and its text."""
     args: list[Any] | None = list(error.args)
     if isinstance(error, BatchRejected):
         args = [error.accepted, [_rejection_data(r) for r in error.rejections]]
@@ -243,7 +243,7 @@ def error_data(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(data: dict[str, Any], holder: str) -> PenstockError:
-    """The error that this is the data of; `holder` is where it was raised, for one that is not of this package."""
+    """Decode an error; `holder` names its origin in errors of types outside this package."""
     name, args = data["type"], data["args"]
     if name == BatchRejected.__name__ and args is not None:
         return BatchRejected(args[0], [Rejection(*r) for r in args[1]])

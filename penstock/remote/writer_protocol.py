@@ -41,7 +41,7 @@ end it, then run this again
 
 
 class HolderLost(PenstockError):
-    """The process that held the store ended while it had work in hand; `done` says what is committed.
+    """The holder of the store ended before it answered; `done` describes the committed work.
 
     >>> print(HolderLost("state", "process 4711", "2 records are in, and what it was given last may be too"))
     process 4711, which held the store at state, ended before it answered: 2 records are in, and what it was given \

@@ -1,7 +1,7 @@
-"""Contributions of a view that come and that go, as documents or rows of its source change.
+"""The contributions that a view adds and retracts, when documents or rows of its source change.
 
-For each document the contributions that the view counts come off, and those of the version now go on. A document that
-the view can't take stays as it is: neither side moves, and its held row keeps the contributions that count.
+For each document, the view retracts the contributions that it counts, and adds those of the current version. If the
+view cannot accept a document, neither side changes, and its held row keeps the contributions that count.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ Who = tuple[SourceKeys, Index]  # keys, and the numbers of those documents among
 
 
 class CountedPairs(Protocol):
-    """A view that reads pairs of a held row."""
+    """A view that decodes the pairs of a held row."""
 
     def pair_contributions(self, pairs: Sequence[Pairs], who: Who | None = None) -> Contributions:
-        """Return the contributions that these pairs mean."""
+        """Return the contributions of these pairs."""
         ...
 
 
 @dataclass(slots=True)
 class DocumentContributions:
-    """The contributions of some documents. Documents are named by their numbers in the change, and ascend."""
+    """The contributions of some documents, by the numbers of documents in the change, in ascending order."""
 
     contributions: Contributions
     documents: Index
     counts: Index | None = None  # contributions of each document; None: one each
 
     def sourced(self, keys: SourceKeys | None) -> Contributions:
-        """Return the contributions; with `keys`, which number the documents, each says which document it is of."""
+        """Return the contributions; with `keys`, by document number, each contribution has its source."""
         return self.contributions if keys is None else self.contributions.of(keys, self.documents, self.counts)
 
     def without(self, documents: Collection[int]) -> DocumentContributions:
-        """Return those of all documents but these."""
+        """Return the contributions of all documents but these."""
         return self._only(~np.isin(self.documents, list(documents))) if documents else self
 
     def of_document(self, document: int) -> Contributions:
-        """Return those of one document."""
+        """Return the contributions of one document."""
         return self._only(self.documents == document).contributions
 
     def _only(self, keep: NDArray[np.bool_]) -> DocumentContributions:
@@ -60,30 +60,30 @@ class DocumentContributions:
 
 @dataclass(slots=True)
 class SourceChange:
-    """Documents that change, as one view maps them."""
+    """The changed documents, as one view maps them."""
 
     now: DocumentContributions  # of the versions now
-    before: DocumentContributions  # that count; of a document that is missing here, its held row says them
-    stuck: dict[int, Hold]  # documents whose version now the view can't take, and why
+    before: DocumentContributions  # that count; for a document that is missing here, those of its held row
+    stuck: dict[int, Hold]  # documents that the view cannot accept now, with reasons
     last: Callable[[int], Pairs]  # the pairs of one document of `before`
 
 
 @dataclass(slots=True)
 class Deltas:
-    """The contributions that a change adds and takes back, and the documents that the view holds from now on."""
+    """The contributions that a change adds and retracts, and the documents that the view holds after it."""
 
     plus: Contributions
     minus: Contributions
-    kept: dict[int, Pairs]  # of each document that it can't take, the contributions that still count
-    released: list[int]  # documents that it held, and holds no more
+    kept: dict[int, Pairs]  # for each document in `stuck`, the contributions that still count
+    released: list[int]  # documents that are no longer held
 
 
 def deltas_of(
     view: CountedPairs, change: SourceChange, held: Mapping[int, Pairs], keys: SourceKeys | None = None
 ) -> Deltas:
-    """Return the contributions that a change adds and takes back; `held` are the pairs of documents with a held row.
+    """Return the contributions that a change adds and retracts; `held` are the pairs of documents with a held row.
 
-    `keys` are those of all documents of the change, where the view keeps contributions.
+    `keys` are those of all documents of the change, if the view keeps contributions.
     """
     stuck = change.stuck
     if not stuck and not held:

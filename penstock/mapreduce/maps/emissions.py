@@ -1,13 +1,13 @@
-"""Emissions: what documents contribute, as columns, and as the rows in which they are remembered.
+"""Emissions: the contributions of documents, as columns, and as the rows in which they are remembered.
 
-An emission of a batch side is a list of contributions: which document, which group, and the values that the view's
-cells read. A function view's emissions are remembered with the documents, a row for each segment of the table's log:
+Each contribution has a document, a group, and the values that the cells of the view read. The emissions of a function
+view are stored with the documents, a row for each segment of the table's log:
 
     [counts, groups, codes, values]   counts: contributions a document (u32s), or nil where each has one
                                       groups: encodings of the groups that occur, codes: u32s into it
                                       values: int64s where all are, else a list, or nil where all are null
 
-Those of a document with several contributions are sorted by (group, value): the order of yielding means nothing.
+The contributions of one document are sorted by (group, value). The order of yielding has no meaning.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ Yielded = list[tuple[int, Any]]  # (group code, value)
 
 @dataclass(slots=True)
 class ContributionSources:
-    """Who contributes: for each contribution which of a batch's keys, and its rank among that document's values."""
+    """The source of each contribution: the index of its key, and its rank among the values of that document."""
 
     keys: SourceKeys
     index: NDArray[np.int64]
     rank: NDArray[np.int64] | None = None  # None: all 0
 
     def take(self, index: NDArray[Any]) -> ContributionSources:
-        """Those at these indexes, or where this mask holds."""
+        """Return the sources at these indexes, or at the places that a mask marks."""
         return ContributionSources(self.keys, self.index[index], None if self.rank is None else self.rank[index])
 
     def listed(self) -> list[tuple[bytes, int]]:
-        """The encoded key and the rank of each."""
+        """Return the encoded key and the rank of each source."""
         text = None if self.keys.text is None else self.keys.text[self.index]
         return listed_sources(self.keys.lane[self.index], text, self.rank)
 
     @staticmethod
     def join(parts: Sequence[ContributionSources]) -> ContributionSources:
-        """The parts one after the other."""
+        """Concatenate sources."""
         rank = None
         if any(p.rank is not None for p in parts):
             rank = np.concatenate([np.zeros(p.index.size, np.int64) if p.rank is None else p.rank for p in parts])
@@ -74,11 +74,11 @@ class Contributions:
 
     @property
     def n(self) -> int:
-        """How many contributions."""
+        """Count the contributions."""
         return int(self.code.size)
 
     def take(self, index: NDArray[Any]) -> Contributions:
-        """Those at these indexes, or where this mask holds."""
+        """Return the contributions at these indexes, or at the places that a mask marks."""
         if index.dtype == bool:
             index = index.nonzero()[0]
         inputs = {f: c.take(index) for f, c in self.inputs.items()}
@@ -86,7 +86,7 @@ class Contributions:
 
     @staticmethod
     def join(parts: Sequence[Contributions]) -> Contributions:
-        """The parts one after the other."""
+        """Concatenate contributions."""
         parts = [part for part in parts if part.n] or parts[:1]
         if len(parts) == 1:
             return parts[0]
@@ -99,7 +99,7 @@ class Contributions:
         )
 
     def of(self, keys: SourceKeys, who: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> Contributions:
-        """The same, said to be of these documents, by the numbers of their keys: so many of each, or one."""
+        """Add sources: `who` numbers the keys of the documents; `counts` are the contributions of each (None: one)."""
         index, rank = who, None
         if counts is not None:
             index = np.repeat(who, counts)
@@ -109,7 +109,7 @@ class Contributions:
 
 @dataclass(slots=True)
 class Emissions:
-    """What each document of a list yielded: `counts` contributions each (None: one each), in order."""
+    """The emissions of a list of documents: `counts` contributions each (None: one each), in order."""
 
     counts: NDArray[np.int64] | None
     code: Codes
@@ -117,22 +117,22 @@ class Emissions:
 
     @property
     def documents(self) -> int:
-        """How many documents."""
+        """Count the documents."""
         return int(self.code.size if self.counts is None else self.counts.size)
 
     @classmethod
     def none(cls, documents: int) -> Emissions:
-        """Of documents that yielded nothing."""
+        """Make the emissions of documents that yielded nothing."""
         return cls(np.zeros(documents, np.int64), np.zeros(0, np.int32), None)
 
     def starts(self) -> NDArray[np.int64]:
-        """Where each document's contributions begin, and the end."""
+        """Return the index of the first contribution of each document, and the end."""
         if self.counts is None:
             return np.arange(self.code.size + 1)
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
 
     def flat_index(self, documents: NDArray[Any]) -> NDArray[np.int64]:
-        """The indexes of the contributions of these documents, in their order."""
+        """Return the indexes of the contributions of these documents, in their order."""
         if self.counts is None:
             return documents.astype(np.int64)
         counts = self.counts[documents]
@@ -142,32 +142,32 @@ class Emissions:
         return flat
 
     def take(self, documents: NDArray[Any]) -> Emissions:
-        """Those of these documents."""
+        """Return the emissions of these documents."""
         flat = self.flat_index(documents)
         values = None if self.values is None else self.values.take(flat)
         return Emissions(None if self.counts is None else self.counts[documents], self.code[flat], values)
 
     def take_or_none(self, documents: NDArray[np.int64]) -> Emissions:
-        """Those of these documents. A number below 0 stands for a document that yielded nothing."""
+        """Return the emissions of these documents; a number below 0 means a document without contributions."""
         missing = documents < 0
         if not missing.any():
             return self.take(documents)
         return Emissions.join([self, Emissions.none(1)]).take(np.where(missing, self.documents, documents))
 
     def padded(self, n: int) -> Emissions:
-        """The same, and documents that yielded nothing after these until there are n."""
+        """Return these emissions, followed by documents without contributions up to n documents."""
         missing = n - self.documents
         return self if missing <= 0 else Emissions.join([self, Emissions.none(missing)])
 
     def spread(self, documents: Sequence[int], n: int) -> Emissions:
-        """The same where these documents are some of n, and the others yielded nothing."""
+        """Return the emissions of n documents; these belong to `documents`, and the others are empty."""
         counts = np.zeros(n, np.int64)
         counts[documents] = 1 if self.counts is None else self.counts
         return Emissions(counts, self.code, self.values)
 
     @staticmethod
     def join(parts: Sequence[Emissions]) -> Emissions:
-        """The parts one after the other."""
+        """Concatenate emissions."""
         if len(parts) == 1:
             return parts[0]
         counts = None
@@ -180,7 +180,7 @@ class Emissions:
         return Emissions(counts, code, values)
 
     def each(self, documents: Iterable[int]) -> Iterator[Emissions]:
-        """The emissions of each of these documents alone; the cost does not grow with the other documents."""
+        """Iterate over the emissions of each of these documents; the cost does not grow with other documents."""
         starts = self.starts().tolist()
         for i in documents:
             flat = np.arange(starts[i], starts[i + 1])
@@ -188,29 +188,29 @@ class Emissions:
             yield Emissions(None if self.counts is None else self.counts[i : i + 1], self.code[flat], values)
 
     def yielded(self) -> Yielded:
-        """The contributions of all documents, by group code."""
+        """Return the contributions of all documents, by group code."""
         values = [None] * int(self.code.size) if self.values is None else self.values.values()
         return list(zip(self.code.tolist(), values, strict=True))
 
     def pairs(self, document: int, groups: Groups) -> Pairs:
-        """The contributions of one document. For many documents call `pairs_of_each` once."""
+        """Return the contributions of one document. For many documents call `pairs_of_each` once."""
         [own] = self.each([document])
         return [(groups.whole(code), value) for code, value in own.yielded()]
 
     def pairs_of_each(self, groups: Groups) -> list[Pairs]:
-        """The contributions of each document, of all at once."""
+        """Return the contributions of each document."""
         flat = [(groups.whole(code), value) for code, value in self.yielded()]
         return [flat[a:b] for a, b in pairwise(self.starts().tolist())]
 
     @staticmethod
     def of_pairs(rows: Sequence[Pairs], groups: Groups) -> Emissions:
-        """The emissions of documents that yielded these pairs."""
+        """Make the emissions of documents from their pairs."""
         flat = [pair for row in rows for pair in row]
         code = np.fromiter((groups.code_of_encoded(group) for group, _ in flat), np.int32, len(flat))
         return Emissions(np.array([len(row) for row in rows], np.int64), code, Column.of([value for _, value in flat]))
 
     def inputs(self, fields: Sequence[Field]) -> dict[Field, Column]:
-        """The columns that cells read, by their fields."""
+        """Return the columns that cells read, by field."""
         whole = Column.nulls(int(self.code.size)) if self.values is None else self.values
         out: dict[Field, Column] = {}
         for path in fields:
@@ -219,7 +219,7 @@ class Emissions:
 
 
 def _ranks(document: NDArray[np.int64], code: Codes) -> NDArray[np.int64] | None:
-    """The rank of each contribution among those of its document and group, which stand together."""
+    """Return the rank of each contribution within its document and group, which are adjacent."""
     n = int(code.size)
     first = np.ones(n, bool)
     first[1:] = (document[1:] != document[:-1]) | (code[1:] != code[:-1])
@@ -230,12 +230,12 @@ def _ranks(document: NDArray[np.int64], code: Codes) -> NDArray[np.int64] | None
 
 
 def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """A document's (group, value) pairs in their one order."""
+    """Sort the (group, value) pairs of a document in canonical order."""
     return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1]), canonical(p[1])))
 
 
 def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
-    """The row that remembers these emissions."""
+    """Encode the row of these emissions."""
     distinct, codes = local_codes(emissions.code, groups.size)
     used = distinct.tolist()
     values: Any = None
@@ -250,7 +250,7 @@ def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
 
 
 def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:
-    """The emissions that a row remembers."""
+    """Decode a row of emissions."""
     counts, whole, codes, values = unpack(unseal(key, row, where))
     own = np.fromiter((groups.code_of_encoded(g) for g in whole), np.int32, len(whole))
     column: Column | None = None

@@ -1,7 +1,7 @@
-"""A field view over columns: which documents emit, what, and which it can't take.
+"""The map of a field view over columns: its contributions, and the documents that it would hold.
 
-What a document emits is a function of three columns (its group's code, the values that cells read, the condition), the
-same for a batch's documents and for what is remembered by slot.
+The emission of a document depends on three columns: the code of its group, the inputs of cells, and the condition. The
+columns of a batch and those in memory give the same emissions.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ Mask = NDArray[np.bool_]
 
 
 class FieldColumns(Protocol):
-    """Columns of documents, as far as field views read them."""
+    """Columns of documents with the inputs of field views."""
 
     @property
     def codes(self) -> Mapping[Key, Codes]:
-        """Group codes by key."""
+        """Return the group codes by key."""
         ...
 
     @property
     def inputs(self) -> Mapping[Path, Column]:
-        """Values by path."""
+        """Return the values by path."""
         ...
 
     @property
     def where(self) -> Mapping[Where, Mask]:
-        """What conditions keep."""
+        """Return the results of conditions."""
         ...
 
 
 class FieldMapper:
-    """One field view's map; pure."""
+    """The map of one field view; a pure function."""
 
     def __init__(self, view: View, fields: FieldMap) -> None:
         self.name = view.name
@@ -62,11 +62,11 @@ class FieldMapper:
                     self.numbers.update((self.inputs[field], None) for field in cell_fields(cell))
 
     def kept(self, columns: FieldColumns) -> Mask | None:
-        """Which documents its condition keeps; None: all."""
+        """Mark the documents that the condition keeps; None: all."""
         return None if self.fields.where is None else columns.where[self.fields.where]
 
     def bad(self, columns: FieldColumns) -> Mask | None:
-        """Which documents it would have to hold, were they kept; None: none."""
+        """Mark the documents that the view would hold, provided its condition keeps them; None: none."""
         code = columns.codes[self.fields.key]
         bad: Mask | None = None
         if code.size and bounds(code)[0] == BAD:
@@ -80,9 +80,9 @@ class FieldMapper:
     def mapped(
         self, columns: FieldColumns, at: NDArray[Any] | None, documents: NDArray[np.int64]
     ) -> tuple[DocumentContributions, list[int]]:
-        """Return what documents contribute, and the numbers of those that it can't take.
+        """Return the contributions of documents, and the numbers of the documents to hold.
 
-        The documents stand at the indexes `at` of the columns (None: all); `documents` are their numbers.
+        The documents are at the indexes `at` of the columns (None: all); `documents` are their numbers.
         """
         kept, bad = self.kept(columns), self.bad(columns)
         if bad is None:
@@ -94,7 +94,7 @@ class FieldMapper:
         return self._of_kept(columns, ~bad if kept is None else kept & ~bad, at, documents), stuck
 
     def taken(self, columns: FieldColumns, documents: NDArray[np.int64]) -> DocumentContributions:
-        """Return what documents contribute that it took, or that it holds."""
+        """Return the contributions of documents that the view accepted earlier, or holds."""
         return self._of_kept(columns, self.kept(columns), None, documents)
 
     def _of_kept(
@@ -106,14 +106,14 @@ class FieldMapper:
         return DocumentContributions(self.contributions(columns, keep if at is None else at[keep]), documents[keep])
 
     def contributions(self, columns: FieldColumns, at: NDArray[Any] | None) -> Contributions:
-        """What the documents at these indexes (None: all) contribute."""
+        """Return the contributions of the documents at these indexes (None: all)."""
         code = columns.codes[self.fields.key]
         inputs = {f: columns.inputs[path] for f, path in self.inputs.items()}
         out = Contributions(code.astype(np.int32, copy=False), inputs)
         return out if at is None else out.take(at)
 
     def hold(self, document: Any) -> Hold:
-        """Why it can't take this document."""
+        """Return the reason why the view cannot accept this document."""
         for path in self.fields.key.paths:
             group = reach(document, path)
             try:

@@ -1,6 +1,6 @@
-"""What the views of one source need of its documents, each thing once: fields, groups, conditions.
+"""The fields, groups and conditions that the views of one source need, each listed once.
 
-Views that group by the same fields share one dictionary of groups and one column of codes; views that read the same
+Views that group by the same fields share one dictionary of groups and one column of codes. Views that read the same
 field share one column of values.
 """
 
@@ -17,12 +17,12 @@ from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.views import TS, Cell, FieldMap, FunctionMap, Key, Need, Path, View, Where, is_accumulator, is_tree_cell
 
 _KNOWN = 256
-"""Views of which is remembered what they need: they are the same objects at each opening, and never change."""
+"""The number of views with cached needs. Each opening uses the same view objects, and they never change."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPlan:
-    """The fields that must be decoded of a source's documents, and what for."""
+    """The fields to decode from the documents of a source, and their uses."""
 
     key: Key
     ts: Path | None
@@ -35,7 +35,7 @@ class FieldPlan:
 
     @classmethod
     def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> FieldPlan:
-        """The plan for a source with this key and these views."""
+        """Make the plan for a source with this key and these views."""
         return _plan_of(key, ts, tuple(views))
 
 
@@ -62,21 +62,21 @@ def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> FieldPlan:
 
 
 def cell_fields(cell: Cell) -> tuple[Path | None, ...]:
-    """The fields of a value that a cell reads; the ts of the document is none."""
+    """Return the fields of a value that a cell reads, without the ts of the document."""
     beside = cell.beside if is_tree_cell(cell) else ()
     return (cell.field, *(path for path in beside if path != TS))
 
 
 @lru_cache(maxsize=_KNOWN)
 def keeps_contributions(view: View) -> bool:
-    """Whether a view keeps who contributed what: where it says so, and where a reducer has no inverse or none is."""
+    """Return True if a view keeps contributions: by its definition, or if a reducer has no inverse."""
     cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
     return view.sources or view.index or not all(is_accumulator(cell) for cell in cells)
 
 
 @lru_cache(maxsize=_KNOWN)
 def value_fields(view: View) -> tuple[Path | None, ...]:
-    """What is read of a field view's values: by cells, and whole where contributions are kept and it has any."""
+    """Return the fields of values that cells read, and None (the whole value) if contributions keep values."""
     cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
     fields = dict.fromkeys(field for cell in cells for field in cell_fields(cell))
     if isinstance(view.map, FieldMap) and view.map.value is not None and keeps_contributions(view):
@@ -85,7 +85,7 @@ def value_fields(view: View) -> tuple[Path | None, ...]:
 
 
 def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
-    """The document paths that a field view reads values at, and whether it keeps values that are no numbers."""
+    """Return the document paths of the values of a field view, and for each if non-numbers are kept."""
     out: dict[Path, bool] = {}
     kept = keeps_contributions(view)
     cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells if cell.need is Need.VALUE]
@@ -98,7 +98,7 @@ def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
 
 
 class Spaces:
-    """The dictionaries of groups of one source's field views."""
+    """The dictionaries of groups of the field views of one source."""
 
     __slots__ = ("_parts", "_tuples")
 
@@ -108,23 +108,23 @@ class Spaces:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, about."""
+        """Estimate the bytes in use."""
         parts, tuples = list(self._parts.values()), list(self._tuples.values())  # others may add to them meanwhile
         return sum(g.nbytes for g in parts) + sum(t.nbytes for t in tuples)
 
     def part(self, path: Path) -> Groups:
-        """The dictionary of one field."""
+        """Return the dictionary of one field."""
         groups = self._parts.get(path)
         if groups is None:
             groups = self._parts[path] = Groups()
         return groups
 
     def groups(self, key: Key) -> Groups:
-        """The dictionary of a view's groups."""
+        """Return the dictionary of the groups of a view."""
         return self.part(key.paths[0]) if key.single else self.tuples(key).groups
 
     def codes(self, key: Key, parts: dict[Path, Codes], n: int) -> Codes:
-        """The codes of a view's groups, from the codes of the fields."""
+        """Return the codes of the groups of a view, from the codes of the fields."""
         if key.single:
             return parts[key.paths[0]]
         if not key.paths:
@@ -132,7 +132,7 @@ class Spaces:
         return self.tuples(key).combine([parts[path] for path in key.paths])
 
     def tuples(self, key: Key) -> TupleGroups:
-        """The dictionary of groups of several fields."""
+        """Return the dictionary of groups of several fields."""
         found = self._tuples.get(key)
         if found is None:
             found = self._tuples[key] = TupleGroups([self.part(path) for path in key.paths])

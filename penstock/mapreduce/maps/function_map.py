@@ -1,12 +1,12 @@
-"""A view's Python function over a block of documents: the one place that sees documents one by one.
+"""The Python function of a view, run on a block of documents. Only this module calls it document by document.
 
-What it yields goes back into columns. Invariants:
+Its results go back into columns. Invariants:
 
-- a function is run once for a document, on a copy that is its own;
-- a tuple that is yielded is (group, value), a tuple of another length an error; anything else is a group without value;
-- what a function raises, or yields that can't be taken, holds its document for this view and no other;
-- values are document values: what a function yields is normalised before it is remembered;
-- maps in a row of the parent view have their names in order, however the parent view came to its result.
+- a function runs once for a document, on its own copy;
+- a yielded tuple must be (group, value); another length is an error. Any other item is a group without a value;
+- an exception, or an invalid result, holds the document for this view only;
+- yielded values are normalised to document values before they are remembered;
+- maps in a parent row have sorted names, so that equal parent rows give equal documents.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _TRACE = 20_000  # characters of a traceback that are kept, the last ones
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a document can't be taken for a view."""
+    """The reason why a view cannot accept a document."""
 
     reason: str
     trace: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> Hold:
-        """The hold for what was raised."""
+        """Make the hold for an exception."""
         trace = "".join(traceback.format_exception(error))[-_TRACE:]
         return cls(error_text(error), trace.encode(errors="replace").decode())
 
 
 class FunctionMapper:
-    """Runs one view's function; pure as far as the function is.
+    """The map of a function view; pure if the function is.
 
     With `counted` the view counts contributions and reads no value.
     """
@@ -79,9 +79,9 @@ class FunctionMapper:
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
 
     def run(self, docs: Sequence[Any], groups: Groups) -> tuple[Emissions, dict[int, Hold]]:
-        """The emissions of these documents, and by index why some are held (those yield nothing here).
+        """Return the emissions of these documents, and by index the holds. Held documents yield nothing here.
 
-        The function sees each document once, and may spoil it: nobody else should hold it.
+        The function runs once per document and may modify it, so the caller must not use the documents afterwards.
         """
         parts: list[Emissions] = []
         held: dict[int, Hold] = {}
@@ -97,7 +97,7 @@ class FunctionMapper:
         return out, held
 
     def _yielded(self, docs: Sequence[Any]) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
-        """What the function yields for all documents, how much each (None: one), and by index what it raises."""
+        """Return the values that the function yields, the count per document (None: one), and the holds by index."""
         function: Callable[[Any], Any] = self._function
         held: dict[int, Hold] = {}
         if self._yields:
@@ -114,7 +114,7 @@ class FunctionMapper:
         return list(chain.from_iterable(rows)), None if set(counts) == {1} else counts, held
 
     def _columns(self, flat: list[Any], counts: list[int] | None, groups: Groups) -> Emissions | None:
-        """Whole columns; None where a document needs a closer look."""
+        """Convert values to columns as a whole; None if a document needs a check of its own."""
         if counts is not None and max(counts) > 1:
             return None
         types = set(map(type, flat))
@@ -143,7 +143,7 @@ class FunctionMapper:
     def _one_by_one(
         self, flat: list[Any], counts: list[int] | None, held: dict[int, Hold], groups: Groups
     ) -> Emissions:
-        """The same, document by document; what can't be taken is added to `held`."""
+        """Convert values to columns document by document; add invalid ones to `held`."""
         parts: list[Emissions] = []
         left = iter(flat)
         for i, count in enumerate(repeat(1, len(flat)) if counts is None else counts):
@@ -157,7 +157,7 @@ class FunctionMapper:
         return Emissions.join(parts)
 
     def _checked(self, row: list[Any]) -> list[tuple[Any, Any]]:
-        """The (group, value) pairs of one document, in their one order."""
+        """Return the (group, value) pairs of one document in canonical order."""
         pairs: list[tuple[Any, Any]] = []
         for item in row:
             if isinstance(item, tuple):
@@ -182,7 +182,7 @@ class FunctionMapper:
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
 
 
-@lru_cache(maxsize=256)  # once for a function, however often its store is opened
+@lru_cache(maxsize=256)  # once for a function, over all openings of its store
 def _warn_unread(view: str, function: Callable[[Any], Any]) -> None:
     _log.warning(
         "view %r yields pairs (group, value), and ps.count() reads no value; "
@@ -192,18 +192,18 @@ def _warn_unread(view: str, function: Callable[[Any], Any]) -> None:
 
 
 class _End:
-    """Stands for what a generator that has ended would yield."""
+    """A marker for the end of a generator."""
 
 
 _END = _End()
 
 
 def _all(each: Iterator[Any], held: dict[int, Hold], instead: Any) -> list[Any]:
-    """All that comes, and `instead` of what is raised, which is added to `held`."""
+    """Return all items; for an exception add its hold to `held` and `instead` to the items."""
     out: list[Any] = []
     while True:
         try:
-            out.extend(each)  # keeps what it took before an exception
+            out.extend(each)  # keeps the items before an exception
             return out
         except Exception as error:
             held[len(out)] = Hold.of(error)
@@ -211,7 +211,7 @@ def _all(each: Iterator[Any], held: dict[int, Hold], instead: Any) -> list[Any]:
 
 
 def _one_each(generators: list[Any], held: dict[int, Hold]) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
-    """What generators yield, in few passes in C where each yields one value, as most do, or none."""
+    """Collect from generators in a few passes in C, if each yields at most one value."""
     generators = [iter(each) for each in generators] if held else generators
     first = _all(map(next, generators, repeat(_END)), held, _END)
     second = _all(map(next, generators, repeat(_END)), held, _END)
@@ -225,7 +225,7 @@ def _one_each(generators: list[Any], held: dict[int, Hold]) -> tuple[list[Any], 
 def _several(
     generators: list[Any], first: list[Any], second: list[Any], held: dict[int, Hold]
 ) -> tuple[list[Any], list[int] | None, dict[int, Hold]]:
-    """The same where some yield more, or raised something and so yield nothing."""
+    """Collect from generators if some yield more values or raise. One that raises yields nothing."""
     rows: list[list[Any]] = []
     for i, (one, two) in enumerate(zip(first, second, strict=True)):
         rows.append([] if one is _END or i in held else [one])
@@ -239,19 +239,19 @@ def _several(
 
 
 def _ordered(doc: Any) -> Any:
-    """A copy of a view row in the one form of equal rows; a document of a table as it is."""
+    """Copy a view row in canonical form; return a document of a table unchanged."""
     if not isinstance(doc, Row):
         return doc
     return Row(doc.key, unpack(canonical(doc.value)) if isinstance(doc.value, dict | list) else doc.value)
 
 
 def copies(docs: Sequence[Any], flat: bool = False) -> list[Any]:
-    """Documents that share nothing with these that could be changed; `flat` where they hold no such thing."""
+    """Copy documents; `flat` if they contain no lists or maps."""
     return list(map(dict.copy, docs)) if flat else list(map(copied, docs))
 
 
 def copied(value: Any) -> Any:
-    """A document value that shares nothing with this one that could be changed."""
+    """Copy a document value if it is mutable."""
     return unpack(pack(value)) if isinstance(value, dict | list) else value
 
 
@@ -260,7 +260,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_text(values: Sequence[Any]) -> bool:
-    """Whether all text among these values is whole, without half of a surrogate pair."""
+    """Return True if no text among these values contains half of a surrogate pair."""
     try:
         "".join([v for v in values if type(v) is str]).encode()
     except UnicodeEncodeError:

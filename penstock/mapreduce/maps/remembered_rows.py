@@ -1,6 +1,6 @@
-"""The rows in which a view remembers the contributions that it was told of last.
+"""The rows in which a view remembers its last contributions.
 
-One rule says which contributions count for a document, or for a row of the view that a view is on:
+One rule decides the contributions that count for a document, or for a row of the parent view:
 
 - a view that holds the document counts the contributions of its held row;
 - otherwise a function view counts the emissions that it remembers for the document;
@@ -49,9 +49,9 @@ class RememberedRows:
         self._told = told  # the database of emissions; None of a view of fields, which has none
 
     def last(self, document: bytes, place: bytes, at: int = 0) -> Pairs | None:
-        """Return the contributions that a view was told last of a document, whose emissions are number `at` of a place.
+        """Return the last contributions of a document; `at` is the number of its emissions within a place.
 
-        None says that nothing is stored: the contributions follow from the line by fields, or there are none.
+        None means that nothing is stored: the contributions follow from the line by fields, or there are none.
         """
         held = self.held([document]).get(document)
         return self.yielded(place, at) if held is None else held.pairs
@@ -59,7 +59,7 @@ class RememberedRows:
     # -- held rows
 
     def held(self, documents: Sequence[bytes]) -> dict[bytes, Held]:
-        """Return the held rows of those of these documents that the view holds."""
+        """Return the held rows of these documents, as far as the view holds them."""
         rows = self._reader.get_many(self._held, documents)
         return {key: self.held_in(key, row) for key, row in zip(documents, rows, strict=True) if row is not None}
 
@@ -76,7 +76,7 @@ class RememberedRows:
     # -- emissions
 
     def emissions(self, places: Sequence[bytes]) -> list[Emissions | None]:
-        """Return the emissions at each of these places; None where no row is."""
+        """Return the emissions at each of these places; None without a row."""
         if self._told is None:
             return [None] * len(places)
         rows = self._reader.get_many(self._told, places)
@@ -103,6 +103,6 @@ class RememberedRows:
         return own
 
     def yielded(self, place: bytes, at: int = 0) -> Pairs | None:
-        """Return the contributions of one document at a place; None where no row is."""
+        """Return the contributions of one document at a place; None without a row."""
         [own] = self.emissions([place])
         return None if own is None else own.padded(at + 1).pairs(at, self.groups)
