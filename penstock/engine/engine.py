@@ -241,7 +241,7 @@ class Engine(RepairCalls, DefinitionCalls):
             self._committer.flush()
 
     def settle(self) -> None:
-        """Wait until every view shows all earlier puts. With one partition there is nothing to wait for.
+        """Wait until every view shows all earlier puts. With one partition this equals `flush`.
 
         engine.settle()
         """

@@ -1,6 +1,6 @@
-"""Group durability: puts return a ticket at once, and one thread commits what has come together.
+"""Group durability: puts return a ticket at once, and one thread commits them in groups.
 
-A commit is due 5 ms after the first record that waits, or at 10,000 documents, and is synced like any other. A crash
+A commit is due 5 ms after the first waiting record, or at 10,000 documents, and is synced like any other. A crash
 costs at most records whose tickets had no result yet. Records are committed in the order in which they were put.
 """
 

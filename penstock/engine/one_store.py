@@ -189,7 +189,7 @@ class OneStore:
         until: Position | None,
         early: bool,
     ) -> Iterator[Changes]:
-        """Give the changes of views since a position, and those that come if it goes `on`."""
+        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
         rest = self.state.rest
         return follow(self.core, views, since, on, initial, until, early, rest, lambda: not self.state.closed)
 
@@ -210,7 +210,7 @@ class OneStore:
         return self._refill.begin(tables)
 
     def refill(self, path: str, progress: Tell | None) -> Refilled:
-        """Take over another store's content of the tables for which a refill was begun."""
+        """Replace the content of the tables of a refill with that of another store."""
         return self._refill.run(path, progress)
 
     # -- upkeep and repairs
@@ -228,7 +228,7 @@ class OneStore:
         return OneStoreRetries(self.core, self.state.lock, self._remake, progress)
 
     def _remake(self, view: str, groups: Sequence[bytes]) -> None:
-        """Make these groups of a view from their contributions anew."""
+        """Compute these groups of a view from their contributions again."""
         with self.state.repairing:
             Restatement(self.site(), None).view(view, groups)
 

@@ -156,7 +156,7 @@ def _writer(
 
 
 def _to_read(app: App, path: str, settings: Settings, partitions: int | None) -> Engine:
-    """A store opened to be read, however it is parted; one that is parted anew meanwhile lies elsewhere then."""
+    """Open a store for reading, with any number of partitions; retry if a repartition replaces its layout meanwhile."""
     layout = read_layout(path)
     has = 1 if layout is None else len(layout.parts)
     if partitions not in (None, has):

@@ -70,10 +70,10 @@ def open_partitions(
     migrate: Migrate = "auto",
     grouped: bool = False,
 ) -> Engine:
-    """Open a store of so many partitions, or of as many as it has; with `listen` others can hand work over.
+    """Open a store with so many partitions, or with its own number; with `listen` it accepts remote writers.
 
-    A process that gives no sign of life for `patience` seconds counts as hanging, and is followed by another. With
-    `grouped` puts give tickets.
+    A process without a sign of life for `patience` seconds counts as hung, and is replaced. With `grouped` puts return
+    tickets.
     """
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {key_text(partitions)}; write a number from 1 to {_MOST}")
@@ -151,7 +151,7 @@ def _local_partitions(
 def _member(
     app: App, folder: str | None, parting: PartitionExchange, settings: Settings, concert: GenerationNumbers
 ) -> Member:
-    """A partition in this process; where that fails nothing of it stays open."""
+    """Open a partition in this process. After an error nothing of it stays open."""
     held = None if folder is None else WriterLock(folder, settings.mode)
     try:
         store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)

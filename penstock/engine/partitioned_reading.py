@@ -51,8 +51,8 @@ class PartitionedReading:
     def settled(self) -> Snapshot:
         """Make a snapshot in which nothing is in flight. A reader can't hold the partitions, so it looks again.
 
-        Each partition is shown as of a moment of its own. Where a second look shows the states of the first, all of
-        them stood so at one moment between the two.
+        Each partition is read at a time of its own. If a second read finds the same states as the first, all partitions
+        had these states at one time between the two.
         """
         for _ in range(self.looks):
             snap = self.snapshot()
@@ -73,7 +73,7 @@ class PartitionedReading:
         until: Position | None,
         early: bool,
     ) -> Iterator[Changes]:
-        """Give the changes of views since a position, and those that come if it goes `on`."""
+        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
         state = self._state
         return follow_all(
             self.cores, self.snapshot, views, since, on, initial, until, early, state.rest, lambda: not state.closed
@@ -84,7 +84,7 @@ class PartitionedReading:
         return self.cores[0].naming()
 
     def status(self, trouble: str | None) -> dict[str, Any]:
-        """Describe all partitions together, and each; `trouble` is why their views can't be built further."""
+        """Describe all partitions together, and each; `trouble` is the error of a failed build of views."""
         with self.snapshot() as snap, snap.naming():
             return status_of_all(self.cores, snap, self._state, self.layout, trouble)
 
@@ -95,7 +95,7 @@ class PartitionedReading:
 
 
 def cores_of(app: App, path: str, layout: StoreLayout, settings: Settings) -> list[Core]:
-    """The partitions of the store at a path, opened to be read; where one can't be, none stays open."""
+    """Open the partitions of the store at a path for reading. After an error none stays open."""
     cores: list[Core] = []
     try:
         for number, folder in enumerate(layout.folders(path)):

@@ -39,7 +39,7 @@ class RefilledStore(ServedStore, Protocol):
     writing: PartitionedWriting
 
     def carry(self) -> list[str]:
-        """Wait until nothing is in flight, or until a partition can't take something; which one, and why."""
+        """Wait until nothing is in flight, or only refused productions are. Return the partitions and reasons."""
         ...
 
 
@@ -139,7 +139,7 @@ class PartitionedRefill:
             return sum(self._step_each("behind"))
 
     def _switched(self, first: int) -> Refilled:
-        """Apply the rest while nobody else writes, and switch."""
+        """Apply the rest while no other thread writes, and switch."""
         self._state.must_be_open()
         with self._store.still():
             self._step_each("carry", None)
@@ -157,7 +157,7 @@ class PartitionedRefill:
         return Refilled(position, sources, tuple(sorted({name for _, back in answers for name in back})))
 
     def _arrive(self) -> None:
-        """Wait until nothing is in flight; PenstockError is raised if a partition can't take something."""
+        """Wait until nothing is in flight; PenstockError if a partition refuses a production."""
         for why in self._store.carry():
             raise PenstockError(f"{why}; run penstock check --fix, then the backfill again")
 
@@ -180,4 +180,4 @@ class PartitionedRefill:
 
 
 def _nobody(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""

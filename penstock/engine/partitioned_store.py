@@ -1,6 +1,6 @@
 """A store of several partitions: its parts read, write, build and refill all partitions by their handles.
 
-Invariant: while a call holds the partitions, nobody else writes, and nothing was in flight when it began.
+Invariant: while a call holds the partitions, no other thread writes, and nothing was in flight when it began.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _nothing() -> None:
 
 
 class PartitionedStore:
-    """The partitions of an open store, by their handles. A store that is open to be read has none of these.
+    """The partitions of an open store, by their handles. A store that is open for reading has no such object.
 
     `carry` carries productions between handles of this process; None where the partitions do it themselves.
     """
@@ -150,7 +150,7 @@ class PartitionedStore:
         """Make a snapshot of each partition, as of a commit of its own.
 
         With consistency="position" partitions are held until everything in flight has arrived, and the snapshot has
-        begun: views show all that documents say, and nothing else.
+        begun: views show exactly the contributions of all documents.
         """
         self.state.must_be_open()
         must_be_known(consistency)
@@ -174,7 +174,7 @@ class PartitionedStore:
         until: Position | None,
         early: bool,
     ) -> Iterator[Changes]:
-        """Give the changes of views since a position, and those that come if it goes `on`."""
+        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
         return self.reading.follow(views, since, on, initial, until, early)
 
     def remembered(self, source: str) -> Remembered | None:
@@ -195,7 +195,7 @@ class PartitionedStore:
         return self._refill.begin(tables)
 
     def refill(self, path: str, progress: Tell | None) -> Refilled:
-        """Take over another store's content of the tables for which a refill was begun, at all partitions at once."""
+        """Replace the content of the tables of a refill with that of another store, at all partitions at once."""
         return self._refill.run(path, progress)
 
     # -- its end

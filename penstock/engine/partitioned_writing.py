@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class PartitionedWriting:
-    """Gives batches to partitions by their handles: with a pool to all of them at once, else one after the other."""
+    """Sends batches to partitions by their handles: in parallel with a pool, else one after the other."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class PartitionedWriting:
         return self._router.routed((name, part) for name, parts in tables.items() for part in parts)[0]
 
     def _ahead(self, table: str, batches: Iterator[Batch]) -> Iterator[Routed]:
-        """Batches, each parted while the one before it is written."""
+        """Iterate over batches; split each one while the one before it is written."""
         routed = (self.routed({table: [part]}) for part in batches)
         if self._pool is None:
             yield from routed
@@ -167,7 +167,7 @@ class PartitionedWriting:
             return tried
 
     def _begin(self, routed: Routed) -> tuple[int, dict[str, str]]:
-        """Number a batch, after all that comes before it; the kinds of the ts of tables come with it."""
+        """Return the number of the next batch, and the known kinds of ts of tables."""
         self._state.must_be_open()
         self._building.finish_switch_first()
         self.saved.arrive(routed)

@@ -21,10 +21,10 @@ def open_on(
     memory: int = MEMORY,
     migrate: Migrate = "auto",
 ) -> tuple[Engine, Core]:
-    """The engine on a store that the caller has opened, and its core: how the simulator comes in.
+    """Make an engine, and its core, on a store that the caller has opened. The simulator uses this.
 
-    `seed` is that of the hashes of keys, where the store is empty; left out, it is drawn. Views that changed are built
-    by `core.build_step()`, and by nothing else.
+    `seed` is the seed of hashed keys in an empty store; by default it is random. Changed views are built only by
+    `core.build_step()`.
     """
     core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
     return Engine(OneStore(core, None, None, readonly=False)), core

@@ -1,4 +1,4 @@
-"""A writer whose methods are operations: each method names one, and `call` performs it."""
+"""A writer with one method per operation; `call` performs the operation."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ A = TypeVar("A")
 
 
 class OperationWriter(ABC):
-    """A writer of a store; the class that performs the operations decides where."""
+    """A writer of a store; a subclass decides where to perform the operations."""
 
     @abstractmethod
     def call(self, operation: Operation[A], progress: Callable[..., None] | None = None, /, **arguments: Any) -> A:
-        """Perform an operation; its answer comes after the commit."""
+        """Perform an operation. Return its answer, after the commit."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store, or of its holder. A second call does nothing."""
+        """Release the store, or disconnect from its holder. A second call does nothing."""
 
     def put(self, table: str, doc: Any, ts: Any = None) -> Counts:
         """Put one document."""
@@ -70,23 +70,23 @@ class OperationWriter(ABC):
             yield batch, self.call(operations.LOAD, table=table, batch=batch)
 
     def remembered(self, source: str) -> Remembered | None:
-        """Give the offset and the spout state that the store has of a source."""
+        """Return the offset and the spout state that the store has for a source."""
         return self.call(operations.REMEMBERED, source=source)
 
     def settle(self) -> None:
-        """Wait until every view shows all records that were taken before."""
+        """Wait until every view shows all earlier records."""
         self.call(operations.SETTLE)
 
     def compact(self, progress: Progress | None = None) -> Compacted:
-        """Give back the space of old versions."""
+        """Free the space of old versions."""
         return self.call(operations.COMPACT, progress)
 
     def repost_many(self, values: Mapping[str, Sequence[Any]], *, progress: Progress | None = None) -> list[Repaired]:
-        """Post old values of tables; the answer has the repairs."""
+        """Repost old values of tables. Return the repairs."""
         return self.call(operations.REPOST, progress, values=values)
 
     def restate(self, name: str, key_or_group: Any = None, *, progress: Progress | None = None) -> list[Repaired]:
-        """Restate a view, a group, a table or a document; the answer has the repairs."""
+        """Restate a view, a group, a table or a document. Return the repairs."""
         return self.call(operations.RESTATE, progress, name=name, key_or_group=key_or_group)
 
     def check(self, fix: bool = False, *, progress: Progress | None = None) -> Checked:
@@ -124,11 +124,11 @@ class OperationWriter(ABC):
         return self.call(operations.MIGRATE, progress, wanted=wanted)
 
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
-        """Begin to refill some tables; the answer is the seed that the other store must have."""
+        """Begin to refill some tables. Return the seed that the other store must have."""
         return self.call(operations.BEGIN_REFILL, tables=tables, wanted=wanted)
 
     def refill(self, folder: str | os.PathLike[str], progress: Tell | None = None) -> Refilled:
-        """Take over the tables in a folder that the holder can read."""
+        """Refill tables from a store in a folder that the holder can read."""
         return self.call(operations.REFILL, progress, folder=folder)
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ Invariants:
 - a result is sent after the commit, never before;
 - during an operation its client receives a beat each second, so only a stopped holder is silent;
 - if a client disconnects, a long operation ends at its next step. A transaction that has begun commits;
-- a forked child serves nobody and ends nobody's connection;
+- a forked child serves no client and ends no connection;
 - the server keeps no reference to the engine. If the engine is garbage-collected, its socket is removed.
 """
 

@@ -130,14 +130,14 @@ def _short(path: str) -> Iterator[str]:
 def listen(path: str) -> socket.socket:
     """Listen in this folder; only the store's one writer may.
 
-    A socket there on which nobody listens is of a dead writer. OSError for any other file: another program made it.
+    A socket without a listener belongs to a dead writer, and is replaced. Any other file raises OSError.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(path) as name:
             _must_be_dead(name)
             remove(path)
-            os.fchmod(sock.fileno(), 0o600)  # before it has a name: nobody else can connect in between
+            os.fchmod(sock.fileno(), 0o600)  # before it has a name, so that no other user can connect
             sock.bind(name)
         sock.listen(_WAITING)
     except BaseException:

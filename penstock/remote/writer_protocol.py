@@ -74,7 +74,7 @@ class StoreWriter(Protocol):
 
     @property
     def holder(self) -> str | None:
-        """The process that holds the store, in words; None if this process holds it."""
+        """The process that holds the store, as text; None if this process holds it."""
         ...
 
     def put(self, table: str, doc: Any, ts: Any = None) -> Counts | PendingCounts:
@@ -104,11 +104,11 @@ class StoreWriter(Protocol):
         ...
 
     def remembered(self, source: str) -> Remembered | None:
-        """Give the offset and the spout state that the store has of a source."""
+        """Return the offset and the spout state that the store has for a source."""
         ...
 
     def settle(self) -> None:
-        """Wait until every view shows all records that were taken before."""
+        """Wait until every view shows all earlier records."""
         ...
 
     def compact(self, progress: Progress | None = None) -> Compacted:

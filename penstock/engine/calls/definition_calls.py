@@ -28,9 +28,9 @@ class DefinitionCalls(ABC):
     def migrate(self, progress: Progress | None = None) -> Migrated:
         """Build the rest of the changed views now. A background thread does the same, but gives way to writers.
 
-        When it returns readers see all views as the app defines them. The report says which views were built since the
-        store was opened and why, and in how many groups readers find another result. `progress` is told how many
-        documents and rows views were told of, of how many.
+        On return readers see all views as the app defines them. The report lists the views built since the store was
+        opened, with reasons, and the number of groups with another result. `progress` receives the number of documents
+        and rows processed and the total.
 
         engine.migrate().groups
         """
@@ -67,8 +67,8 @@ class DefinitionCalls(ABC):
     def begin_refill(self, tables: Sequence[str], wanted: dict[str, dict[str, Any]]) -> int:
         """Begin to refill some tables, and all views on them, from a store of an app with these definitions.
 
-        The answer is the seed that the other store must have. A refill that was begun before is discarded. Others may
-        write meanwhile: records from now on are applied to the copies from the other store.
+        Return the seed that the other store must have. An unfinished earlier refill is discarded. Others may write
+        meanwhile: records from now on are applied to the copies from the other store.
         """
         self.store.state.must_be_writable(*tables)
         self.flush()

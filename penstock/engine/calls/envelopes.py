@@ -63,8 +63,8 @@ def ingested(
 ) -> tuple[dict[str, list[Batch]], Counts]:
     """Sort records of a source by table; the counts are those of redeliveries below `done` and of reposts.
 
-    With `only_reposts` other records below `done` go on: each partition drops those that it has. A record below `done`
-    counts as late, also if the app no longer has its table.
+    With `only_reposts` other records below `done` are kept: each partition drops those that it has. A record below
+    `done` counts as late, also if the app no longer has its table.
     """
     known = {table.name for table in app.tables()}
     tables: dict[str, list[Batch]] = {}
@@ -101,7 +101,7 @@ def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list
 
 
 def posted_or_not(app: App, record: Record) -> PostedValue | RecordError:
-    """Return the value that a record posts, or the error that says why it can't be one."""
+    """Return the value that a record posts, or the error with the reason why it is invalid."""
     try:
         return posted(app.table_of(record.table), record.doc)
     except RecordError as error:

@@ -86,7 +86,7 @@ class EngineStore(Protocol):
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None, repost: Repost
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches, each with the offset after it; give its counts once it is durable."""
+        """Put batches of a spout, each with the offset after it; yield its counts once durable."""
         ...
 
     def settle(self) -> None:
@@ -112,7 +112,7 @@ class EngineStore(Protocol):
         until: Position | None,
         early: bool,
     ) -> Iterator[Changes]:
-        """Give the changes of views since a position, and those that come if it goes `on`."""
+        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:
@@ -126,11 +126,11 @@ class EngineStore(Protocol):
     # -- definitions
 
     def begin_refill(self, tables: Sequence[str]) -> int:
-        """Begin to refill tables; the seed that the other store must have."""
+        """Begin to refill tables. Return the seed that the other store must have."""
         ...
 
     def refill(self, path: str, progress: Tell | None) -> Refilled:
-        """Take over another store's content of the tables for which a refill was begun."""
+        """Replace the content of the tables of a refill with that of another store."""
         ...
 
     # -- upkeep and repairs
@@ -156,7 +156,7 @@ class EngineStore(Protocol):
         ...
 
     def begin_scrubbing(self, scrubbing: Scrubbing | None) -> None:
-        """Scrub the store now and then in the background."""
+        """Scrub the store at intervals in the background."""
         ...
 
     def last_scrub(self) -> ScrubResult | None:

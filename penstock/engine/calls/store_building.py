@@ -21,7 +21,7 @@ class StoreBuilding:
         self._seen = 0  # how often the lock had been taken at the last step
 
     def begin(self) -> None:
-        """Have a thread build the rest, if there is any."""
+        """Start a thread that builds the rest, if there is any."""
         self._state.must_be_open()
         if self._core.build is not None or self._core.catalog.trash:
             self.sweeper = BuildThread(self)

@@ -22,7 +22,7 @@ class StoreRefill:
         self._state = state
 
     def begin(self, tables: Sequence[str]) -> int:
-        """Begin to refill these tables; the seed that the other store must have."""
+        """Begin to refill these tables. Return the seed that the other store must have."""
         with self._state.lock.next():
             return self._core.between(lambda: begin(self._core, tables))
 

@@ -25,7 +25,7 @@ class StoreScrubs:
         self._logged: set[str] = set()
 
     def begin(self, scrubbing: Scrubbing | None) -> None:
-        """Have a thread scrub the store now and then; a store in memory has no pages."""
+        """Start a thread that scrubs the store at intervals; a store in memory has no pages."""
         self._state.must_be_open()
         if scrubbing is not None and self._state.path is not None:
             self.scrubber = ScrubThread(self, scrubbing)

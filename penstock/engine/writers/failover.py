@@ -1,10 +1,10 @@
-"""A writer of a store that goes on with the next holder when the process that holds the store ends.
+"""A writer of a store that continues with the next holder when the process that holds the store ends.
 
 Invariants:
 
 - a call returns after its commit, whichever process made it;
 - a call that no holder answered is made again. Records that come again change nothing;
-- a call that ends several holders one after the other is an error, so that a fatal call does not go on for ever.
+- a call that ends several holders one after the other is an error, so that a fatal call is not repeated for ever.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Failover(OperationWriter):
 
     @property
     def holder(self) -> str | None:
-        """The process that holds the store, in words; None where this process does."""
+        """The process that holds the store, as text; None if this process holds it."""
         return self._writer.holder
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
-        """Take a spout's batches; gives each with its counts as it is durable."""
+        """Put batches of a spout; yield each with its counts once it is durable."""
         source, unanswered, losses = iter(batches), deque[SpoutBatch](), 0
 
         def given() -> Iterator[SpoutBatch]:
@@ -82,7 +82,7 @@ class Failover(OperationWriter):
                 losses += self._fail_over(error, losses)
 
     def _fail_over(self, error: HolderLost | Closed, losses: int) -> int:
-        """Connect to the next holder, or open the store here; return 1 where the former one ended without a word."""
+        """Connect to the next holder, or open the store here; return 1 if the former one ended without an answer."""
         lost = isinstance(error, HolderLost)
         if self._closed or not isinstance(self._writer, RemoteWriter) or losses + lost >= _LOSSES:
             raise error

@@ -72,7 +72,7 @@ def writer(
 
 
 def memory_of_holder(path: str | os.PathLike[str], patience: float = _MEMORY) -> dict[str, Any] | None:
-    """The memory of the process that holds a store, as it says itself; None where none does, or none says it.
+    """Ask the process that holds a store for its memory; None if there is none, or it does not answer.
 
     {"memory": bytes, "tables": {name: bytes}, "views": {name: bytes}}
     """

@@ -1,10 +1,10 @@
-"""A writer that goes on after the end of the holder: this process opens the store, or connects to the next holder.
+"""A writer that survives the end of the holder: this process opens the store, or connects to the next holder.
 
 Invariants:
 
 - a call returns after its commit, whichever process made it. A call that was cut off raises, and its records may be
   committed or not;
-- `renew` waits no longer than an opening may. A caller that reached nobody calls it again.
+- `renew` waits no longer than an opening may. A caller that reached no holder calls it again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Loads(Protocol):
         ...
 
     def remembered(self, source: str) -> Remembered | None:
-        """Give the offset and the spout state that the store has of a source."""
+        """Return the offset and the spout state that the store has for a source."""
         ...
 
 
