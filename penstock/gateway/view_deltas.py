@@ -45,6 +45,7 @@ from penstock.mapreduce import (
     deltas_of,
     emissions_db,
     emissions_row,
+    places_of,
 )
 from penstock.views import TS, Table, reach
 
@@ -237,7 +238,7 @@ class ViewDeltas:
         now, stuck = mapper.mapped(new.columns, None if every else new.docs, sides.now)
         before = mapper.taken(old, sides.was).without(held)
         holds = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
-        return SourceChange(now, before, holds, lambda i: view.pairs_of(before.of_document(i)))
+        return SourceChange(now, before, holds, lambda wanted: before.pairs_of_each(wanted, view.pairs_of))
 
     def _by_function(self, view: ViewNode, sides: _DeltaSides, writes: Writes) -> SourceChange:
         """Take the emissions of the new versions from the columns and remember them; load those before."""
@@ -249,7 +250,7 @@ class ViewDeltas:
             DocumentContributions(view.emitted(emissions), sides.now, emissions.counts),
             DocumentContributions(view.emitted(told), sides.was, told.counts),
             stuck,
-            lambda i: told.pairs(int(np.searchsorted(sides.was, i)), view.groups) if i in sides.was else [],
+            lambda wanted: told.take_or_none(places_of(sides.was, wanted)).pairs_of_each(view.groups),
         )
         if not stuck and sides.now.size == new.slots.size:
             self.remember(view, new, emissions, writes)

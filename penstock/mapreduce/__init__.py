@@ -36,7 +36,7 @@ from penstock.mapreduce.group_crossing import (
     side_of,
 )
 from penstock.mapreduce.hidden_generation import HiddenGeneration
-from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of, places_of
 from penstock.mapreduce.maps.emissions import (
     Contributions,
     ContributionSources,
@@ -187,6 +187,7 @@ __all__ = [
     "numbered",
     "of_yielded",
     "packed",
+    "places_of",
     "plan_data",
     "quantiles",
     "read_feed",

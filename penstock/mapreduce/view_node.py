@@ -283,7 +283,7 @@ class ViewNode:
         now, stuck = mapper.mapped(columns, np.arange(len(new)), np.array(new, np.int64))
         before, _ = mapper.mapped(columns, np.arange(len(new), len(rows)), np.array(old, np.int64))
         holds = {i: mapper.hold(_document(deltas[i].new)) for i in stuck}
-        return SourceChange(now, before, holds, lambda i: self.pairs_of(before.of_document(i)))
+        return SourceChange(now, before, holds, lambda wanted: before.pairs_of_each(wanted, self.pairs_of))
 
     def _by_function(
         self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes
@@ -307,7 +307,7 @@ class ViewNode:
             DocumentContributions(self.emitted(emissions), np.array(new, np.int64), emissions.counts),
             DocumentContributions(self.emitted(last), np.array(list(told), np.int64), last.counts),
             {new[place]: hold for place, hold in wrong.items()},
-            lambda i: told[i].pairs(0, self._own) if i in told else [],
+            lambda wanted: [told[i].pairs(0, self._own) if i in told else [] for i in wanted],
         )
 
     # -- what it remembers

@@ -39,7 +39,7 @@ IN_A_FILE = [
         "self._end = os.fstat(self._file).st_size",
     ),
     Bug("a mark is moved over changes", f"{FILE}.write", "self._marked = None", "pass"),
-    Bug("a mark has the first number alone", f"{FILE}.holds", "shown_position(position)", "str(position[0])"),
+    Bug("a mark has the first number alone", f"{FILE}.holds", "position_text(position)", "str(position[0])"),
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from penstock.mapreduce.columns.items import SourceKeys
 from penstock.mapreduce.maps.emissions import Contributions, Pairs
 from penstock.mapreduce.maps.function_map import Hold
 
-__all__ = ["Deltas", "DocumentContributions", "SourceChange", "Who", "deltas_of"]
+__all__ = ["Deltas", "DocumentContributions", "SourceChange", "Who", "deltas_of", "places_of"]
 
 Index = NDArray[np.int64]
 Who = tuple[SourceKeys, Index]  # keys, and the numbers of those documents among them
@@ -47,15 +48,27 @@ class DocumentContributions:
         """Return the contributions of all documents but these."""
         return self._only(~np.isin(self.documents, list(documents))) if documents else self
 
-    def of_document(self, document: int) -> Contributions:
-        """Return the contributions of one document."""
-        return self._only(self.documents == document).contributions
+    def pairs_of_each(self, wanted: Sequence[int], pairs_of: Callable[[Contributions], Pairs]) -> list[Pairs]:
+        """Return the pairs of each of these documents, which ascend; a document that is missing here has none."""
+        own = self._only(np.isin(self.documents, wanted))
+        flat = iter(pairs_of(own.contributions))
+        counts = repeat(1) if own.counts is None else own.counts.tolist()
+        many = dict(zip(own.documents.tolist(), counts, strict=False))
+        return [list(islice(flat, many.get(document, 0))) for document in wanted]
 
     def _only(self, keep: NDArray[np.bool_]) -> DocumentContributions:
         if self.counts is None:
             return DocumentContributions(self.contributions.take(keep), self.documents[keep])
         own = self.contributions.take(np.repeat(keep, self.counts))
         return DocumentContributions(own, self.documents[keep], self.counts[keep])
+
+
+def places_of(documents: Index, wanted: Sequence[int]) -> Index:
+    """Return the place of each wanted document among documents that ascend; -1 where it is missing."""
+    places = np.full(len(wanted), -1, np.int64)
+    here = np.isin(wanted, documents)
+    places[here] = np.searchsorted(documents, np.array(wanted, np.int64)[here])
+    return places
 
 
 @dataclass(slots=True)
@@ -65,7 +78,7 @@ class SourceChange:
     now: DocumentContributions  # of the versions now
     before: DocumentContributions  # that count; for a document that is missing here, those of its held row
     stuck: dict[int, Hold]  # documents that the view cannot accept now, with reasons
-    last: Callable[[int], Pairs]  # the pairs of one document of `before`
+    last: Callable[[Sequence[int]], list[Pairs]]  # the pairs of each of these documents of `before`, which ascend
 
 
 @dataclass(slots=True)
@@ -96,5 +109,7 @@ def deltas_of(
     if others:
         who = None if keys is None else (keys, np.array(others))
         minus = Contributions.join([minus, view.pair_contributions([held[document] for document in others], who)])
-    kept = {document: held[document] if document in held else change.last(document) for document in sorted(stuck)}
+    counted = [document for document in sorted(stuck) if document not in held]
+    last = dict(zip(counted, change.last(counted), strict=True))
+    kept = {document: held[document] if document in held else last[document] for document in sorted(stuck)}
     return Deltas(plus, minus, kept, released)
