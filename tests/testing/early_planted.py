@@ -48,7 +48,7 @@ NAMED = [
         "if False:",
     ),
     Bug(
-        "old send retried: what is told late is next_productions",
+        "old send retried: what is told late is taken",
         "recovery.productions.early:newer",
         "return early.order > known",
         "return True",

@@ -60,13 +60,13 @@ NAMED = [
         "number",
     ),
     Bug(
-        "zombie: what an older epoch said is next_productions",
+        "zombie: what an older epoch said is taken",
         "recovery.productions.numbered:next_productions",
         "if production.epoch < before.epoch:",
         "if False:",
     ),
     Bug(
-        "changed map: what is next_productions back is not what was told",
+        "changed map: what is taken back is not what was told",
         "mapreduce.group_crossing:GroupCrossing.part",
         "minus.take(went == other)",
         "plus.take(came == other)",
@@ -110,7 +110,7 @@ BUGS = [
         "_KEY.pack(other, number + 2)",
     ),
     Bug(
-        "nothing is next_productions back elsewhere",
+        "nothing is taken back elsewhere",
         "mapreduce.group_crossing:GroupCrossing.part",
         "minus.take(went == other)",
         "minus.take(went < 0)",

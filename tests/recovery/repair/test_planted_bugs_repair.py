@@ -117,7 +117,7 @@ BUGS = [
     ),
     Planted(
         Bug(
-            "what is remembered_emission of a row is not mapped again",
+            "what is remembered of a row is not mapped again",
             "recovery.repair.restatement:Restatement._follow",
             "moved if isinstance(node.mapper, FunctionMapper) else self._held(node, moved)",
             "[]",
@@ -126,7 +126,7 @@ BUGS = [
     ),
     Planted(
         Bug(
-            "a remembered_emission emission that no longer fits stays",
+            "a remembered emission that no longer fits stays",
             "recovery.repair.repost:Repost._look",
             "if mapped is not None and (held or changed):",
             "if mapped is not None and held:",
