@@ -81,7 +81,8 @@ from penstock.core.store_layout import (
 from penstock.core.upkeep.compaction import Compacted, Progress, compact
 from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
 from penstock.core.upkeep.scrub_result import ScrubResult, read_result
-from penstock.core.upkeep.scrub_thread import ScrubThread
+from penstock.core.upkeep.scrub_thread import ScrubbedEngine, start_scrubs
+from penstock.core.upkeep.store_thread import StoreThread
 
 __all__ = [
     "CHANGES",
@@ -114,12 +115,13 @@ __all__ = [
     "Resume",
     "Schema",
     "ScrubResult",
-    "ScrubThread",
+    "ScrubbedEngine",
     "Scrubbing",
     "Settings",
     "Snapshot",
     "StateRow",
     "StoreLayout",
+    "StoreThread",
     "Transaction",
     "ViewState",
     "Wait",
@@ -179,6 +181,7 @@ __all__ = [
     "saved_position",
     "saved_rows_of",
     "sized",
+    "start_scrubs",
     "switch_refill",
     "switched",
     "walk",

@@ -4,7 +4,7 @@ from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
 from penstock.generations.agreement import agrees
 from penstock.generations.build import build_small_change
 from penstock.generations.build_progress import AT_ONCE, STEP, BuildProgress, Switch, take_build_step
-from penstock.generations.build_thread import BuildThread, Turn
+from penstock.generations.build_thread import BuildingEngine, Turn, start_build
 from penstock.generations.generation_numbers import GenerationNumbers, agree_numbers
 from penstock.generations.preview import preview_of
 from penstock.generations.refill import Progressed, Refilled, Refilling, begin, not_meant
@@ -15,7 +15,7 @@ __all__ = [
     "MEMORY",
     "STEP",
     "BuildProgress",
-    "BuildThread",
+    "BuildingEngine",
     "GenerationNumbers",
     "Migrate",
     "Progressed",
@@ -31,5 +31,6 @@ __all__ = [
     "not_meant",
     "preview_of",
     "refill_step",
+    "start_build",
     "take_build_step",
 ]

@@ -8,15 +8,14 @@ follow each other. A failed step is retried after a while, and `status()` report
 from __future__ import annotations
 
 import logging
-import threading
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.cache import Closed, ForkedStore, error_text
+from penstock.core import StoreThread
 
-__all__ = ["BuildPace", "BuildThread", "Turn"]
+__all__ = ["BuildPace", "BuildingEngine", "Turn", "start_build"]
 
 _IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds of a step: idle, beside writers, beside long batches
 _REST = 3.5  # writers get this many times the length of a step
@@ -71,41 +70,32 @@ class BuildingEngine(Protocol):
         ...
 
 
-class BuildThread:
-    """The build thread. It runs until the build is complete or until `close`, and keeps no engine alive."""
+class _Steps:
+    """The steps of one thread: their pace, and the time until a failed one is retried."""
 
-    def __init__(self, engine: BuildingEngine, wait: Callable[[float], bool] | None = None) -> None:
-        self._engine = weakref.ref(engine)
-        self._ended = threading.Event()
-        self._wait = wait or self._ended.wait
-        self._thread = threading.Thread(target=self._run, name="penstock-sweep", daemon=True)
-        self._thread.start()
+    def __init__(self) -> None:
+        self._pace = BuildPace()
+        self._again = _AGAIN
 
-    def close(self) -> None:
-        """End the thread after the step in progress."""
-        self._ended.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+    def __call__(self, engine: BuildingEngine, _wait: Callable[[float], bool]) -> float | None:
+        """Run one step; return the seconds until the next one, or None after the last one."""
+        try:
+            turn = engine.build_once(self._pace.limit)
+            engine.build_failure(None)
+        except (Closed, ForkedStore):
+            raise
+        except Exception as error:
+            _log.exception("views could not be built further; it is tried again in %d s", self._again)
+            engine.build_failure(error_text(error))
+            pause, self._again = self._again, min(2 * self._again, _LONGEST)
+            return pause
+        if not turn.more:
+            return None
+        self._pace.after(turn)
+        self._again = _AGAIN
+        return self._pace.pause
 
-    def _run(self) -> None:
-        pace, again = BuildPace(), _AGAIN
-        while not self._ended.is_set():
-            engine = self._engine()
-            if engine is None:
-                return
-            try:
-                turn = engine.build_once(pace.limit)
-                engine.build_failure(None)
-            except (Closed, ForkedStore):
-                return
-            except Exception as error:
-                _log.exception("views could not be built further; it is tried again in %d s", again)
-                engine.build_failure(error_text(error))
-                pause, again = again, min(2 * again, _LONGEST)
-            else:
-                if not turn.more:
-                    return
-                pace.after(turn)
-                pause, again = pace.pause, _AGAIN
-            del engine
-            self._wait(pause)
+
+def start_build(engine: BuildingEngine, wait: Callable[[float], bool] | None = None) -> StoreThread[BuildingEngine]:
+    """Start the thread that builds. It runs until the build is complete."""
+    return StoreThread("penstock-sweep", engine, _Steps(), wait)

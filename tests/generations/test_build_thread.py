@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.cache import StoreFull
 from penstock.core.fair_lock import FairLock
-from penstock.generations.build_thread import BuildPace, BuildThread, Turn
+from penstock.generations.build_thread import BuildPace, Turn, start_build
 from tests.waiting import PATIENCE
 
 
@@ -100,7 +100,7 @@ def run(engine: Engine) -> list[float]:
         pauses.append(seconds)
         return False
 
-    sweeper = BuildThread(engine, wait)
+    sweeper = start_build(engine, wait)
     sweeper._thread.join(PATIENCE)
     assert not sweeper._thread.is_alive()
     return pauses

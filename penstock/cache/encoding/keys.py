@@ -3,7 +3,7 @@
 A key is null, a bool, an int of any size, a float, text, bytes, or a tuple of keys. Kinds sort in this order.
 Invariants:
 
-- encode(a) < encode(b) exactly if a sorts before b, and equal keys have equal bytes: 1.0 is 1, −0.0 is 0, a list is
+- encode(a) < encode(b) exactly if a sorts before b. Equal keys have equal bytes: 1.0 is 1, −0.0 is 0, a list is
   a tuple, and there is one NaN, after +inf;
 - a key decodes to its canonical Python value: an integral number to an int, any other number to a float;
 - inside a tuple no element's bytes are a prefix of another's, so elements need no lengths;

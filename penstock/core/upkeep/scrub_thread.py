@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 import mmap
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Protocol
 
 from penstock.cache import Closed, ForkedStore, PenstockError, error_text
 from penstock.core.settings import Scrubbing
 from penstock.core.upkeep.scrub_result import ScrubResult
+from penstock.core.upkeep.store_thread import StoreThread
 from penstock.views import Progress
 
-__all__ = ["ScrubEnded", "ScrubPace", "ScrubThread"]
+__all__ = ["ScrubEnded", "ScrubPace", "ScrubbedEngine", "start_scrubs"]
 
 _LONGEST = 600.0  # seconds of a walk
 _STEP = 256  # pages between two pauses
@@ -76,53 +75,36 @@ class ScrubbedEngine(Protocol):
         ...
 
 
-class ScrubThread:
-    """The scrub thread. It runs until `close`, and keeps no engine alive between two walks."""
+def start_scrubs(
+    engine: ScrubbedEngine, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None
+) -> StoreThread[ScrubbedEngine]:
+    """Start the thread that scrubs at intervals. To end it takes a step of its walk at most."""
 
-    def __init__(
-        self, engine: ScrubbedEngine, scrubbing: Scrubbing, wait: Callable[[float], bool] | None = None
-    ) -> None:
-        self._engine = weakref.ref(engine)
-        self._scrubbing = scrubbing
-        self._ended = threading.Event()
-        self._wait = wait or self._ended.wait
-        self._thread = threading.Thread(target=self._run, name="penstock-scrub", daemon=True)
-        self._thread.start()
+    def step(engine: ScrubbedEngine, wait: Callable[[float], bool]) -> float | None:
+        pause = _due(engine.last_scrub(), scrubbing)
+        if pause > 0:
+            return pause
+        try:
+            engine.scrub_once(ScrubPace(scrubbing.rate, wait))
+        except ScrubEnded:
+            return None
+        except (Closed, ForkedStore):
+            raise
+        except PenstockError as error:
+            _log.warning(
+                "the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, error_text(error)
+            )
+            return _AGAIN
+        except Exception as error:
+            _log.exception("the store could not be scrubbed: %s; it is tried again in %d s", error_text(error), _AGAIN)
+            return _AGAIN
+        return scrubbing.every
 
-    def close(self) -> None:
-        """End the thread within a step of its walk."""
-        self._ended.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+    return StoreThread("penstock-scrub", engine, step, wait)
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            engine = self._engine()
-            if engine is None:
-                return
-            pause = self._due(engine.last_scrub())
-            try:
-                if pause <= 0:
-                    engine.scrub_once(ScrubPace(self._scrubbing.rate, self._wait))
-                    pause = self._scrubbing.every
-            except (ScrubEnded, Closed, ForkedStore):
-                return
-            except PenstockError as error:
-                _log.warning(
-                    "the store could not be scrubbed, and it is tried again in %d s: %s", _AGAIN, error_text(error)
-                )
-                pause = _AGAIN
-            except Exception as error:
-                _log.exception(
-                    "the store could not be scrubbed: %s; it is tried again in %d s", error_text(error), _AGAIN
-                )
-                pause = _AGAIN
-            del engine
-            if self._wait(pause):
-                return
 
-    def _due(self, last: ScrubResult | None) -> float:
-        """Return the seconds until the next walk; a clock that was set back does not postpone it further."""
-        if last is None or last.damaged:
-            return 0.0
-        return min(last.ended + self._scrubbing.every - time.time(), self._scrubbing.every)
+def _due(last: ScrubResult | None, scrubbing: Scrubbing) -> float:
+    """Return the seconds until the next walk; a clock that was set back does not postpone it further."""
+    if last is None or last.damaged:
+        return 0.0
+    return min(last.ended + scrubbing.every - time.time(), scrubbing.every)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from penstock.core import Core, OpenState, Snapshot, built_of, differing
-from penstock.generations import STEP, BuildThread, Turn
+from penstock.core import Core, OpenState, Snapshot, StoreThread, built_of, differing
+from penstock.generations import STEP, BuildingEngine, Turn, start_build
 from penstock.views import Migrated, Progress
 
 __all__ = ["StoreBuilding"]
@@ -17,14 +17,14 @@ class StoreBuilding:
     def __init__(self, core: Core, state: OpenState) -> None:
         self._core = core
         self._state = state
-        self.sweeper: BuildThread | None = None
+        self.sweeper: StoreThread[BuildingEngine] | None = None
         self._seen = 0  # how often the lock had been taken at the last step
 
     def begin(self) -> None:
         """Start a thread that builds the rest, if there is any."""
         self._state.must_be_open()
         if self._core.build is not None or self._core.catalog.trash:
-            self.sweeper = BuildThread(self)
+            self.sweeper = start_build(self)
 
     def stop(self) -> None:
         """End the thread after its step."""

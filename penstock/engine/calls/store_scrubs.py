@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import logging
 
-from penstock.core import Core, OpenState, PageReport, Scrubbing, ScrubResult, ScrubThread, read_result, walk
+from penstock.core import (
+    Core,
+    OpenState,
+    PageReport,
+    ScrubbedEngine,
+    Scrubbing,
+    ScrubResult,
+    StoreThread,
+    read_result,
+    start_scrubs,
+    walk,
+)
 from penstock.recovery import RepairSteps
 from penstock.views import Progress
 
@@ -21,14 +32,14 @@ class StoreScrubs:
     def __init__(self, core: Core, state: OpenState) -> None:
         self._core = core
         self._state = state
-        self.scrubber: ScrubThread | None = None
+        self.scrubber: StoreThread[ScrubbedEngine] | None = None
         self._logged: set[str] = set()
 
     def begin(self, scrubbing: Scrubbing | None) -> None:
         """Start a thread that scrubs the store at intervals; a store in memory has no pages."""
         self._state.must_be_open()
         if scrubbing is not None and self._state.path is not None:
-            self.scrubber = ScrubThread(self, scrubbing)
+            self.scrubber = start_scrubs(self, scrubbing)
 
     def last_scrub(self) -> ScrubResult | None:
         """Return the result of the last scrub; None if there was none."""

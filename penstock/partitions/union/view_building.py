@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, suppress
 from typing import Protocol, TypeVar
 
 from penstock.cache import PenstockError
-from penstock.core import OpenState, Snapshot, differing
-from penstock.generations import AT_ONCE, STEP, BuildProgress, BuildThread, Switch, Turn
+from penstock.core import OpenState, Snapshot, StoreThread, differing
+from penstock.generations import AT_ONCE, STEP, BuildingEngine, BuildProgress, Switch, Turn, start_build
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 
@@ -67,7 +67,7 @@ class PartitionedBuilding:
         self._changed = tuple(changed)
         self._feed = feed
         self._seen = 0  # how often the lock had been taken at the last step
-        self.sweeper: BuildThread | None = None
+        self.sweeper: StoreThread[BuildingEngine] | None = None
         self.trouble: str | None = None
         """The reason why the last step failed."""
         self.switching = False
@@ -100,7 +100,7 @@ class PartitionedBuilding:
         if sum(own.total - own.done for own in swept) <= AT_ONCE:
             self.build_all(None)
         else:
-            self.sweeper = BuildThread(self)
+            self.sweeper = start_build(self)
 
     def stop(self) -> None:
         """End the thread after its step."""

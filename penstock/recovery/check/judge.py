@@ -2,8 +2,8 @@
 
 A scratch store sorts the documents by the groups to which they contribute. Then the oracle maps and folds the documents
 of a few groups at a time in plain Python, and the results are compared with the rows. A group of many documents is
-folded part by part, if its reducers allow it. Some groups are left out: those that count a held document, whose reducer
-fails, or whose documents would now yield another emission.
+folded part by part, if its reducers allow it. A group is left out if it counts a held document, if its reducer fails,
+or if its documents would now yield another emission.
 """
 
 from __future__ import annotations

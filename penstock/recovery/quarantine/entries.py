@@ -1,7 +1,7 @@
 """Entries of quarantine as users see them: their kind, their id, and the outcome of a retry or a drop.
 
-An entry is a rejected record, a held document or a held group. Its id stays the same as long as it is in quarantine:
-"r" and the number of a record; "d" or "g" and a digest of the view and the key or group.
+An entry is a rejected record, a held document or a held group. Its id stays the same as long as it is in quarantine.
+The id of a record is "r" and its number. Other ids are "d" or "g" and a digest of the view and the key or group.
 """
 
 from __future__ import annotations

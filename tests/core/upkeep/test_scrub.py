@@ -19,7 +19,7 @@ from penstock.cache import COPY, META, DefinitionError, StoreDamaged, open_lmdb
 from penstock.cache.lmdb.lmdb_page import Pages
 from penstock.cache.store.key_digests import DIGESTS
 from penstock.core.upkeep.scrub_result import read_result
-from penstock.core.upkeep.scrub_thread import ScrubEnded, ScrubPace, ScrubThread
+from penstock.core.upkeep.scrub_thread import ScrubEnded, ScrubPace, start_scrubs
 from penstock.engine import Scrubbing, damaged_pages_at, read_state, write_state
 from tests.cache.lmdb import test_lmdb_page
 from tests.harness.planting import Bug
@@ -221,7 +221,7 @@ def test_a_scrub_that_is_not_due_waits(tmp_path: Path) -> None:
             return True
 
         before = read_result(str(tmp_path))
-        scrubber = ScrubThread(engine, Scrubbing(every=1e6), wait)
+        scrubber = start_scrubs(engine, Scrubbing(every=1e6), wait)
         assert asked.wait(PATIENCE)
         scrubber.close()
         assert read_result(str(tmp_path)) == before
