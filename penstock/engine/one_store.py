@@ -201,7 +201,7 @@ class OneStore:
     def status(self) -> dict[str, Any]:
         """Describe tables, views, position, sources and sizes as data."""
         with self.snapshot() as snap, snap.naming():
-            return status_of(self.core, snap, self.state.path, self.state.readonly)
+            return status_of([self.core], snap, self.state, self.core.trouble)
 
     # -- definitions
 

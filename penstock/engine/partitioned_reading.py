@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
 from penstock.core import Core, OpenState, Settings, Snapshot, StoreLayout, database_labels, must_be_partition
-from penstock.engine.partitioned_status import status_of_all
+from penstock.engine.store_status import status_of
 from penstock.mapreduce import KeyRanges
 from penstock.partitions import PartitionedSnapshot, Switching, follow_all, snapshots_at_rest
 from penstock.views import App, Changes, Position
@@ -86,7 +86,7 @@ class PartitionedReading:
     def status(self, trouble: str | None) -> dict[str, Any]:
         """Describe all partitions together, and each; `trouble` is the error of a failed build of views."""
         with self.snapshot() as snap, snap.naming():
-            return status_of_all(self.cores, snap, self._state, self.layout, trouble)
+            return status_of(self.cores, snap, self._state, trouble, self.layout)
 
     def close(self) -> None:
         """Release the cores."""
