@@ -5,6 +5,7 @@ from __future__ import annotations
 # A room imports only from rooms of a smaller rank. Two rooms of one rank don't import each other.
 RANK = {
     "cache": 0,
+    "connector": 1,
     "views": 1,
     "mapreduce": 2,
     "gateway": 3,
