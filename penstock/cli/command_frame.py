@@ -344,7 +344,7 @@ def _fault(error: Exception) -> ExitError | None:
     if isinstance(error, OSError):
         return of_system(error)
     from penstock.cache import PenstockError
-    from penstock.cli.error_advice import of_package
+    from penstock.cli.errors_as_exits import of_package
 
     return of_package(error) if isinstance(error, PenstockError) else None
 

@@ -2,8 +2,8 @@
 
     0 done    1 the answer is no    2 used wrongly    3 failed    130 interrupted
 
-If the command line names a command, table, file or store that doesn't exist, the code is 2. `error_advice` turns errors
-of the package into faults.
+If the command line names a command, table, file or store that doesn't exist, the code is 2. `errors_as_exits` turns
+errors of the package into faults.
 """
 
 from __future__ import annotations

@@ -9,25 +9,17 @@ from penstock.core.catalog import (
     PartitionIdentity,
     Refill,
     RefillSwitch,
-    Resume,
-    StateRow,
-    added,
     catalog_of,
     catalog_row,
     forget_reindexed,
     is_reindexed,
     mark_reindexed,
     read_catalog,
-    read_spout_state,
-    read_state,
     write_built,
     write_catalog,
-    write_spout_states,
-    write_state,
 )
 from penstock.core.commit import Core
 from penstock.core.damage_names import database_labels
-from penstock.core.fair_lock import FairLock
 from penstock.core.feed_log import CHANGES
 from penstock.core.generation_switch import (
     complete_switches,
@@ -43,6 +35,7 @@ from penstock.core.generation_switch import (
 from penstock.core.hidden_writes import hidden_transaction, write_hidden
 from penstock.core.input.batches import MOST_BYTES, ONE, Batch, batches_of, delivered, line_of, sized
 from penstock.core.input.decode_ahead import helped
+from penstock.core.input.fair_lock import FairLock
 from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
 from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
@@ -78,10 +71,19 @@ from penstock.core.store_layout import (
     read_layout,
     write_layout,
 )
-from penstock.core.upkeep.compaction import Compacted, Progress, compact
+from penstock.core.store_state import (
+    Resume,
+    StateRow,
+    added,
+    read_spout_state,
+    read_state,
+    write_spout_states,
+    write_state,
+)
 from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
 from penstock.core.upkeep.scrub_result import ScrubResult, read_result
 from penstock.core.upkeep.scrub_thread import ScrubbedEngine, start_scrubs
+from penstock.core.upkeep.store_compaction import Compacted, Progress, compact
 from penstock.core.upkeep.store_thread import StoreThread
 
 __all__ = [

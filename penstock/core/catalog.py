@@ -1,26 +1,22 @@
-"""The rows of `meta`: the catalog of a store (format, definitions and their numbers), and its state.
+"""The catalog of a store: its format, its definitions and their numbers; and the progress of a build.
 
-The catalog is written when definitions change. The progress of a build is written with each of its steps, and the state
-with every batch. Each source partition has a row for its spout state, written with its batches. A table has a row while
-its index was rebuilt and function views may lack documents. Invariant: a number is given once, so two generations never
-share a database.
+The catalog is written when definitions change, and the progress of a build with each of its steps. A table has a row
+while its index was rebuilt and function views may lack documents. Invariant: a number is given once, so two generations
+never share a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from penstock.cache import META, Reader, StoreFormat, Writer, seal, unseal
-from penstock.mapreduce import Writes
+from penstock.core.store_state import StateRow
 
 FORMAT = 1
-_CATALOG, _STATE, _BUILT = b"catalog", b"state", b"built"
+_CATALOG, _BUILT = b"catalog", b"built"
 
 
 class NextGeneration(msgspec.Struct, array_like=True, frozen=True):
@@ -155,31 +151,6 @@ class BuildState(msgspec.Struct, frozen=True):
     rows: dict[str, tuple[bytes | None, int]] = {}
 
 
-class StateRow(msgspec.Struct, frozen=True):
-    """The state of a store, committed with the data."""
-
-    position: int = 0
-    epoch: int = 0
-    sources: dict[str, int] = {}
-    ts: dict[str, str] = {}
-    rejected: dict[str, int] = {}
-    held_groups: dict[str, int] = {}
-    quarantined: int = 0  # records that were ever put into quarantine
-    kept: dict[str, int] = {}  # by table: the records in quarantine now
-    fed: int = 0  # changes that were ever fed
-    fed_bytes: int = 0
-    followed: int = 0  # the oldest position from which the feed can be followed
-    sent: dict[int, int] = {}  # by partition the number of the last production that it is owed
-    taken: dict[int, tuple[int, int]] = {}  # by partition its epoch, and the number of its last applied production
-    batch: int = 0  # the number of the last batch that the holder gave this partition
-    guard: dict[int, tuple[int, int, int]] = {}  # by partition the order of its last applied message
-    early: bool = False  # some view may have sent early sets
-    counted: bool = False  # the store keeps digests of its keys
-    told_at: dict[int, int] = {}  # by partition the position of its early set, until its batch is known to be saved
-    unheard: dict[int, int] = {}  # by partition that was not reached since, the last saved batch before that
-    batches: dict[int, int] = {}  # by partition the number of the last production with its records of a batch
-
-
 class _Format(msgspec.Struct):
     """The part of a catalog that every version can read."""
 
@@ -189,45 +160,6 @@ class _Format(msgspec.Struct):
 _decode_format = msgspec.msgpack.Decoder(_Format).decode
 _decode_catalog = msgspec.msgpack.Decoder(Catalog).decode
 _decode_built = msgspec.msgpack.Decoder(BuildState).decode
-_decode_state = msgspec.msgpack.Decoder(StateRow).decode
-
-
-def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return counts by name, with these added."""
-    return {**counts, **{name: counts.get(name, 0) + n for name, n in more.items() if n}}
-
-
-def state_after(
-    old: StateRow, writes: Writes, refused: Mapping[str, int], sources: dict[str, int], kinds: dict[str, str], fed: bool
-) -> StateRow:
-    """Return the state after a transaction that refused so many records by table.
-
-    `kinds` are those of the ts of tables; `fed` tells if the feed is on.
-    """
-    position = old.position + writes.changed
-    return msgspec.structs.replace(
-        old,
-        position=position,
-        followed=old.followed if fed or not writes.changed else position,
-        sources=sources,
-        ts=kinds,
-        rejected=added(old.rejected, refused),
-        held_groups=added(old.held_groups, writes.held_groups),
-        quarantined=old.quarantined + writes.numbered,
-        kept=added(old.kept, writes.kept),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """The offset of a source partition after a batch, and its spout state.
-
-    The offset only grows, unless the source partition begins `again`.
-    """
-
-    offset: int
-    note: bytes = b""
-    again: bool = False
 
 
 def read_catalog(reader: Reader, path: str) -> Catalog | None:
@@ -303,38 +235,3 @@ def forget_reindexed(writer: Writer, table: int) -> None:
 
 def _reindexed(table: int) -> bytes:
     return b"reindexed:%d" % table
-
-
-def read_state(reader: Reader) -> StateRow:
-    """Read the state."""
-    row = reader.get_many(META, [_STATE])[0]
-    return StateRow() if row is None else _decode_state(unseal(_STATE, row, META))
-
-
-def write_state(writer: Writer, state: StateRow) -> None:
-    """Write the state, within a batch."""
-    writer.put_many(META, [(_STATE, seal(_STATE, msgspec.msgpack.encode(state)))])
-
-
-def read_spout_state(reader: Reader, source: str) -> bytes:
-    """Read the spout state of a source partition; empty if there is none."""
-    key = _spout_state_key(source)
-    row = reader.get_many(META, [key])[0]
-    if row is None:
-        return b""
-    name, note = msgspec.msgpack.decode(unseal(key, row, META), type=tuple[str, bytes])
-    assert name == source, f"the notes of {name!r} and {source!r} have one key"
-    return note
-
-
-def write_spout_states(writer: Writer, sources: Mapping[str, Resume]) -> None:
-    """Write the spout states of source partitions, within a batch. One that begins again loses its former state."""
-    rows = [
-        (_spout_state_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again
-    ]
-    writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
-
-
-def _spout_state_key(source: str) -> bytes:
-    """Hash the name of a source partition, because it may contain a path longer than a key."""
-    return b"source:" + blake2b(source.encode(), digest_size=32).digest()

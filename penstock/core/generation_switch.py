@@ -25,20 +25,15 @@ from penstock.core.catalog import (
     FormerGeneration,
     NextGeneration,
     Refill,
-    Resume,
-    StateRow,
     UnfinishedSwitch,
-    added,
     catalog_of,
     read_catalog,
-    read_state,
     row_of_catalog,
     write_built,
     write_catalog,
-    write_spout_states,
-    write_state,
 )
 from penstock.core.schema import Schema
+from penstock.core.store_state import Resume, StateRow, added, read_state, write_spout_states, write_state
 from penstock.gateway import keep_rejected, moved_lines_db, rejects_db, rejects_from, repeated_db, without_tails
 from penstock.mapreduce import HiddenGeneration, Writes, rows_db, view_dbs
 

@@ -1,11 +1,11 @@
 """Views with changed definitions: their differences, their build, and the switch of readers."""
 
-from penstock.generations.agreed_opening import MEMORY, Migrate, core_on
-from penstock.generations.agreement import agrees
+from penstock.generations.app_comparison import agrees
 from penstock.generations.build import build_small_change
 from penstock.generations.build_progress import AT_ONCE, STEP, BuildProgress, Switch, take_build_step
 from penstock.generations.build_thread import BuildingEngine, Turn, start_build
 from penstock.generations.generation_numbers import GenerationNumbers, agree_numbers
+from penstock.generations.opening_with_app import MEMORY, Migrate, core_on
 from penstock.generations.preview import preview_of
 from penstock.generations.refill import Progressed, Refilled, Refilling, begin, not_meant
 from penstock.generations.refill_steps import refill_step

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core import Catalog, Described, described
-from penstock.generations.agreement import Agreement, agrees, compared, refused
+from penstock.generations.app_comparison import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
 
 __all__ = ["GenerationNumbers", "agree_numbers"]

@@ -18,7 +18,7 @@ import numpy as np
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
 from penstock.core import Core, Settings, Snapshot, described, write_catalog
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
-from penstock.generations.agreement import compared, created
+from penstock.generations.app_comparison import compared, created
 from penstock.mapreduce import rows_db, same_result
 from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
 

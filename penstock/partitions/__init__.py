@@ -1,6 +1,7 @@
 """A store of several partitions: handles, processes and routing."""
 
 from penstock.partitions.app_transfer import AppTransfer, importable, transferred
+from penstock.partitions.cached_offsets import SourcePositions
 from penstock.partitions.copies.repartition_job import Repartitioned, repartition
 from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, restore, shrink
 from penstock.partitions.copies.union_copies import copy_any, restore_any
@@ -11,10 +12,9 @@ from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.partitions.partition_process import PartitionProcess, evict
 from penstock.partitions.routing import Routed, Router, after
-from penstock.partitions.source_positions import SourcePositions
 from penstock.partitions.start_message import StartMessage, read_message
-from penstock.partitions.transport.delivery import REFUSED, at_rest, delivered_productions, join
-from penstock.partitions.transport.delivery_thread import DeliveryThread
+from penstock.partitions.transport.local_delivery import REFUSED, at_rest, delivered_productions, join
+from penstock.partitions.transport.process_delivery import DeliveryThread
 from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_feed import follow_all
 from penstock.partitions.union.union_quarantine import PartitionedRetries

@@ -3,8 +3,8 @@
 from penstock.sink.errors import SinkBehind, SinkBusy, SinkTaken
 from penstock.sink.file_sink import ENVELOPES, STDOUT, FileSink, open_file
 from penstock.sink.kafka_sink import KafkaSink, open_topic
+from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Sink
-from penstock.sink.sink_positions import width_of
 
 __all__ = [
     "ENVELOPES",

@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 
 from penstock.cache import key_text
 from penstock.sink.errors import SinkBusy, SinkTaken
+from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Claiming, nobody
-from penstock.sink.sink_positions import width_of
 from penstock.views import ABSENT, Change, Position, position_text
 
 STDOUT = "-"

@@ -38,8 +38,8 @@ import msgspec
 
 from penstock.kafka import MARK, Address, BrokerAway, Chunk, KafkaFault, KafkaReader, address_of, connect, until_ready
 from penstock.sink.errors import SinkBusy, SinkTaken
+from penstock.sink.position_order import has_all, joined, position_of, width_of
 from penstock.sink.protocol import Claiming, nobody
-from penstock.sink.sink_positions import has_all, joined, position_of, width_of
 from penstock.views import ABSENT, Change, Changes, Position
 
 _HEADER = "penstock"

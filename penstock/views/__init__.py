@@ -16,7 +16,7 @@ from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
 from penstock.views.code_fingerprint import fingerprint
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
-from penstock.views.definition_changes import (
+from penstock.views.definition_difference import (
     Changed,
     Kind,
     Migrated,

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import StoreFull
-from penstock.core.fair_lock import FairLock
+from penstock.core.input.fair_lock import FairLock
 from penstock.generations.build_thread import BuildPace, Turn, start_build
 from tests.waiting import PATIENCE
 

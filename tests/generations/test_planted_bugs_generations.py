@@ -163,10 +163,10 @@ BUGS = [
     ),
     Bug(
         "a number is given twice",
-        "generations.agreement:_Beginning.__init__",
+        "generations.app_comparison:_Beginning.__init__",
         "self._last = known.highest()",
         "self._last = max(entry.number for entry in known.entries.values())",
-        Edit("generations.agreement:_Beginning._throw_away", "if number:", "if False:"),
+        Edit("generations.app_comparison:_Beginning._throw_away", "if number:", "if False:"),
     ),
 ]
 

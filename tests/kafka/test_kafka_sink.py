@@ -14,7 +14,7 @@ from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.running.sink_thread import SINKS
 from penstock.kafka import MARK, KafkaFault
 from penstock.sink import KafkaSink, SinkBusy, SinkTaken
-from penstock.sink.sink_positions import has_all
+from penstock.sink.position_order import has_all
 from penstock.views import Change, Position
 from tests.kafka.reading import names, shop
 from tests.kafka.server import Server

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.core.upkeep import compaction
+from penstock.core.upkeep import store_compaction
 from penstock.gateway import TableBatch
 from penstock.remote.operations import OPERATIONS
 from penstock.spout import SpoutBatch
@@ -90,7 +90,7 @@ def befall(when: str, operation: str) -> None:
 
 def main(store: str, *befalls: str) -> None:
     """Hold the store until the input ends."""
-    compaction.STEP_RECORDS = 10
+    store_compaction.STEP_RECORDS = 10
     if befalls:
         befall(*befalls)
     with ps.open(shop(), store):

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.core.upkeep import compaction
+from penstock.core.upkeep import store_compaction
 from penstock.engine import HolderLost, HolderSilent, StoreWriter, post, writer
 from penstock.remote import server, socket_wire
 from tests.remote.holding import DOCS, held, lines_of, shop
@@ -167,7 +167,7 @@ def test_a_holder_that_is_busy_is_waited_for(store_path: Path) -> None:
 
 
 def test_who_goes_away_is_not_worked_for(store_path: Path) -> None:
-    with mock.patch.object(compaction, "STEP_RECORDS", 10), ps.open(shop(), store_path) as engine:
+    with mock.patch.object(store_compaction, "STEP_RECORDS", 10), ps.open(shop(), store_path) as engine:
         for ts in range(5):
             engine.put_many("users", [doc | {"ts": ts} for doc in DOCS], batch=10)
 
@@ -181,7 +181,7 @@ def test_who_goes_away_is_not_worked_for(store_path: Path) -> None:
 
 
 def test_a_holder_that_closes_ends_what_takes_long(store_path: Path) -> None:
-    with mock.patch.object(compaction, "STEP_RECORDS", 10):
+    with mock.patch.object(store_compaction, "STEP_RECORDS", 10):
         engine = ps.open(shop(), store_path)
         for ts in range(5):
             engine.put_many("users", [doc | {"ts": ts} for doc in DOCS], batch=10)

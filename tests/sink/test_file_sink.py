@@ -14,7 +14,7 @@ import pytest
 import penstock as ps
 from penstock.partitions.copies.repartition_job import MOST_PARTITIONS
 from penstock.sink import FileSink, Sink, SinkBusy, SinkTaken, file_sink, open_file
-from penstock.sink.sink_positions import position_of
+from penstock.sink.position_order import position_of
 from penstock.views import Position
 
 VIEW = 'name "count"'

@@ -15,7 +15,7 @@ import zstandard
 from penstock.cache import unpack_document
 from penstock.spout import open_file
 from penstock.spout.files import line_splitter as lines_module
-from penstock.spout.files.formats import Csv
+from penstock.spout.files.json_csv_lines import Csv
 from penstock.spout.files.line_splitter import LineSplitter
 from penstock.spout.files.streams import CHUNK, Unpacked
 from tests.spout.files.test_line_splitter import Pieces

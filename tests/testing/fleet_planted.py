@@ -149,7 +149,7 @@ BUGS = [
     Bug("deletions go to the first partition", "partitions.routing:Router.parted", "owners[places] = own", "pass"),
     Bug(
         "a source goes on from where the furthest partition stands",
-        "partitions.source_positions:SourcePositions.remembered",
+        "partitions.cached_offsets:SourcePositions.remembered",
         "least = min(offsets)",
         "least = max(offsets)",
     ),

@@ -94,7 +94,7 @@ OWN = [
 MORE = [
     Bug(
         "an opening goes on with what was begun for another app",
-        "generations.agreement:compared",
+        "generations.app_comparison:compared",
         "known.since is not None and agrees(known, wanted)",
         "known.since is not None",
     ),

@@ -1,4 +1,4 @@
-"""Write LMDB in transactions.
+"""Write LMDB in transactions. `lmdb_store` chooses whether a commit is synced to the disk.
 
 Invariants:
 

@@ -9,7 +9,7 @@ import os
 import threading
 
 from penstock.cache import Closed, ForkedStore, ReadOnly
-from penstock.core.fair_lock import FairLock
+from penstock.core.input.fair_lock import FairLock
 from penstock.views import App
 
 __all__ = ["OpenState"]

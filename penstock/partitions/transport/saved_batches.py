@@ -15,7 +15,7 @@ from contextlib import suppress
 from penstock.cache import PenstockError
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import MemberStatus, Tables
-from penstock.partitions.transport.delivery import REFUSED
+from penstock.partitions.transport.local_delivery import REFUSED
 
 __all__ = ["BatchWaits", "SavedBatches"]
 

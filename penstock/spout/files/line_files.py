@@ -24,7 +24,7 @@ import numpy as np
 from penstock.gateway import Form, ReceivedRecord, TableBatch
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.files.file_identity import FileBlock, FileEnds, FileFacts, FileState, Standing
-from penstock.spout.files.formats import Csv, JsonLines, LineFormat, LineRecords
+from penstock.spout.files.json_csv_lines import Csv, JsonLines, LineFormat, LineRecords
 from penstock.spout.files.line_splitter import MOST_LINE, Huge, LineSplitter
 from penstock.spout.files.streams import Halted, Packing, Pipe, PlainFile, Stream, Unpacked, never
 from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch

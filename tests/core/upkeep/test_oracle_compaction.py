@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import Limits
-from penstock.core.upkeep import compaction
+from penstock.core.upkeep import store_compaction
 from tests.engine.test_planted_bugs import Edit
 from tests.harness.checks import check, counts_of
 from tests.harness.histories import small_buckets
@@ -125,7 +125,7 @@ class History:
 
 
 def run(seed: int, place: Path | None, steps: int) -> None:
-    with mock.patch.object(compaction, "STEP_RECORDS", 7), small_buckets():
+    with mock.patch.object(store_compaction, "STEP_RECORDS", 7), small_buckets():
         history = History(seed, place)
         for n in range(steps):
             history.step()
@@ -160,7 +160,7 @@ BUGS = {
         "core.reading.content_digest:_part_sum", "is_old is not None and", "False and"
     ),
     "a fold that is under way is taken for one of all": Edit(
-        "core.upkeep.compaction:_Table._fold", "1 + self._log.folding", "1"
+        "core.upkeep.store_compaction:_Table._fold", "1 + self._log.folding", "1"
     ),
 }
 
@@ -211,7 +211,7 @@ def test_what_compacting_gives_back(place: Path | None) -> None:
 
 def test_others_read_and_write_between_the_steps(place: Path | None) -> None:
     """An earlier snapshot, snapshots during the steps, and puts between them all see the right content."""
-    with mock.patch.object(compaction, "STEP_RECORDS", 10), ps.open(WORLD.app(), place) as engine:
+    with mock.patch.object(store_compaction, "STEP_RECORDS", 10), ps.open(WORLD.app(), place) as engine:
         for ts in range(4):
             engine.put_many("numbers", [{"id": i, "g": "a", "v": ts, "ts": ts} for i in range(60)], batch=7)
         engine.put("numbers", {"id": 1000, "g": "b", "ts": 50})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core.commit import Core
-from penstock.generations import agreement as agreeing
+from penstock.generations import app_comparison as agreeing
 from penstock.generations import build as sweep
 from penstock.generations import generation_numbers
 from penstock.partitions.exchange import exchange

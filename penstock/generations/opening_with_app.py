@@ -23,7 +23,7 @@ from penstock.core import (
     write_built,
     write_catalog,
 )
-from penstock.generations.agreement import begun, compared, created, refused
+from penstock.generations.app_comparison import begun, compared, created, refused
 from penstock.generations.build import GenerationBuild
 from penstock.generations.generation_numbers import GenerationNumbers
 from penstock.generations.refill import without_leftover

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.cache import unpack_document
 from penstock.spout import SourceUnreadable
-from penstock.spout.files.formats import Csv, JsonLines, LineRecords
+from penstock.spout.files.json_csv_lines import Csv, JsonLines, LineRecords
 
 
 def rows(text: str | bytes, last: bool = True, delimiter: str | None = None) -> tuple[LineRecords, list[Any]]:
