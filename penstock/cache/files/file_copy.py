@@ -91,10 +91,11 @@ def _absolute(path: str) -> str:
         raise CopyFailed(path, "the working folder is gone", step) from None
 
 
-def put_in_place(copy: str, path: str, tell: Tell) -> int:
+def put_in_place(copy: str, path: str, tell: Tell, judge: Callable[[str], object] | None = None) -> int:
     """Make a copy the data file of the store at a path. Return its size in bytes.
 
-    The caller holds the writer lock. The copy is read back beside its target before it replaces anything.
+    The caller holds the writer lock. The copy is read back beside its target before it replaces anything. `judge` gets
+    the folder that was read back, and raises an error if its content must not replace the store.
     """
     source = os.path.join(copy, DATA)
     if not os.path.isfile(source):
@@ -103,6 +104,8 @@ def put_in_place(copy: str, path: str, tell: Tell) -> int:
         file = os.path.join(folder, DATA)
         _copy_file(source, file, path, tell)
         check_file(folder, None, tell)
+        if judge is not None:
+            judge(folder)
         size = os.path.getsize(file)
         other = _replace(path, file)
         if other is not None:

@@ -5,6 +5,7 @@ begins them again until every production that its receiver has not applied is st
 continue as the store would after a crash. Invariants:
 
 - an unfinished copy has no name;
+- a store with content is replaced only on request;
 - a restore keeps the former store until all partitions of the copy are written, checked and synced.
 """
 
@@ -13,10 +14,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from penstock.cache import (
+    DATA,
     CopyFailed,
+    PenstockError,
     Reader,
     StoreMissing,
     Tell,
@@ -25,6 +28,7 @@ from penstock.cache import (
     checked,
     clear_folder,
     copy_snapshot,
+    marked_files,
     must_have_no_other,
     naming,
     open_lmdb,
@@ -42,18 +46,19 @@ from penstock.core import (
     is_store,
     layout_of,
     must_be_alone,
+    must_be_whole,
     read_catalog,
     read_layout,
     read_state,
     write_layout,
 )
-from penstock.partitions.copies.store_copies import Copied, copy_of, has_content, restore, with_content
+from penstock.partitions.copies.store_copies import Copied, about, copy_of
 from penstock.partitions.copies.store_replacement import StoreReplacement, clear_leftovers, next_turn
 from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.union.union_snapshot import unlike
 from penstock.recovery import consistent
 
-__all__ = ["copy_any", "restore_any"]
+__all__ = ["copy_any", "restore", "restore_any"]
 
 _TRIES = 5_000
 _AGAIN = 0.001
@@ -113,8 +118,6 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
     The copy is read back beside the store before it takes its place.
     """
     layout, known = read_layout(copy), read_layout(path)
-    if layout is None and known is None:
-        return restore(copy, path, force, tell)
     if not is_store(copy):
         raise StoreMissing(copy)
     if os.path.realpath(copy) == os.path.realpath(path):
@@ -126,14 +129,38 @@ def restore_any(copy: str, path: str, force: bool = False, tell: Tell | None = N
         former = StoreReplacement(path, known)
         for folder in former.folders if known is not None else ():
             owned.enter_context(WriterLock(folder))
-        if not force and any(has_content(folder) for folder in former.folders):
-            raise with_content(path)
+        if not force and any(_has_content(folder) for folder in former.folders):
+            raise CopyFailed(path, "there is a store with content", "name another folder, or replace it with --force")
+        if layout is None and known is None:
+            return _replaced_file(copy, path, tell or _nobody)
         clear_leftovers(path, known)
         for folder in former.folders if known is not None else ():
             with opened_folder(folder) as opened:
                 must_have_no_other(opened, folder)
         former.must_be_unread()
         return _restored(copy, path, former, next_turn(known), tell or _nobody)
+
+
+def restore(copy: str, path: str, force: bool = False, tell: Tell | None = None) -> Copied:
+    """Replace the store at a path with a copy, as `restore_any` does; both have one partition."""
+    must_be_whole(copy, "restoring")
+    must_be_whole(path, "restoring")
+    return restore_any(copy, path, force, tell)
+
+
+def _replaced_file(copy: str, path: str, tell: Tell) -> Copied:
+    """Replace the file of a store of one partition in one step, with a copy of such a store."""
+    if marked_files(path):  # left by a killed run that made this a store of one partition
+        clear_leftovers(path, None)
+    found: list[tuple[str, int]] = []
+    size = put_in_place(copy, path, tell, lambda folder: found.append(_about_copy(folder, copy)))
+    return Copied(path, size, *found[0])
+
+
+def _about_copy(folder: str, copy: str) -> tuple[str, int]:
+    """Return the app and position of a copy of a store of one partition, as it was read back in a folder."""
+    with closing(open_lmdb(folder, readonly=True)) as store, store.read() as reader:
+        return about(reader, copy)
 
 
 def _restored(copy: str, path: str, former: StoreReplacement, turn: int, tell: Tell) -> Copied:
@@ -149,12 +176,8 @@ def _restored(copy: str, path: str, former: StoreReplacement, turn: int, tell: T
         with opened_folder(target, make=True) as folder:
             clear_folder(folder, target)
         size += put_in_place(source, target, tell)
-        store = open_lmdb(target, readonly=True)
-        try:
-            with store.read() as reader:
-                positions.append(read_state(reader).position)
-        finally:
-            store.close()
+        with closing(open_lmdb(target, readonly=True)) as store, store.read() as reader:
+            positions.append(read_state(reader).position)
     sync_folder(path)
     former.take(after, alone=layout is None)
     return Copied(path, size, catalog.app, positions[0] if layout is None else tuple(positions))
@@ -162,15 +185,28 @@ def _restored(copy: str, path: str, former: StoreReplacement, turn: int, tell: T
 
 def _alone(copy: str) -> Catalog | None:
     """Return the catalog of a copy of a store of one partition."""
-    store = open_lmdb(copy, readonly=True)
-    try:
-        with store.read() as reader, naming(lambda: database_labels(None)):
-            catalog = read_catalog(reader, copy)
-    finally:
-        store.close()
+    with (
+        naming(lambda: database_labels(None)),
+        closing(open_lmdb(copy, readonly=True)) as store,
+        store.read() as reader,
+    ):
+        catalog = read_catalog(reader, copy)
     if catalog is not None:
         must_be_alone(catalog, copy)
     return catalog
+
+
+def _has_content(path: str) -> bool:
+    """Return True if a path has content: unreadable content, and the file of another program, count too."""
+    if not os.path.exists(os.path.join(path, DATA)):
+        return False
+    try:
+        with closing(open_lmdb(path, readonly=True)) as store, store.read() as reader:
+            if read_catalog(reader, path) is None:
+                return bool(reader.names())
+            return read_state(reader).position > 0
+    except PenstockError:
+        return True
 
 
 def _nobody(what: str, done: int, total: int) -> None:

@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.cache import CopyFailed, gate
-from penstock.engine import restore, shrink
+from penstock.cache import CopyFailed, gate, open_lmdb
+from penstock.engine import restore, restore_any, shrink
 from tests.cache.processes import heard, process
 from tests.partitions.copies.copied import digest, filled
 from tests.remote.holding import held, shop
@@ -86,6 +86,18 @@ def test_what_is_no_copy_is_refused(tmp_path: Path, made: Path) -> None:
         (tmp_path / "empty").mkdir(exist_ok=True)
     with pytest.raises(CopyFailed, match="the copy itself"):
         restore(str(made), str(made))
+
+
+def test_a_copy_that_is_no_whole_store_replaces_nothing(tmp_path: Path) -> None:
+    """The folder of one partition, and the copy of a store without content, are refused before the store goes."""
+    before = filled(tmp_path / "store", rounds=1)
+    ps.open(shop(), tmp_path / "two", partitions=2, processes=False).close()
+    with pytest.raises(ps.PenstockError, match=r"0-1 is partition 1 of a store of several partitions; open the folder"):
+        restore_any(str(tmp_path / "two" / "0-1"), str(tmp_path / "store"), force=True)
+    open_lmdb(str(tmp_path / "bare")).close()
+    with pytest.raises(ps.StoreMissing, match="bare"):
+        restore_any(str(tmp_path / "bare"), str(tmp_path / "store"), force=True)
+    assert digest(tmp_path / "store") == before
 
 
 def test_a_store_can_be_restored_from_while_nobody_writes_it(tmp_path: Path) -> None:
