@@ -1,6 +1,6 @@
 """Exchange data with external systems over the Wallaroo connector protocol: frames and two-phase commit."""
 
-from penstock.connector.errors import ProtocolFault
+from penstock.connector.errors import LogDamaged, ProtocolFault
 from penstock.connector.frame_splitter import LARGEST_FRAME, LARGEST_HELLO, FrameSplitter
 from penstock.connector.frames import (
     COMMIT_STREAM,
@@ -28,6 +28,25 @@ from penstock.connector.frames import (
     encode,
     name_of,
 )
+from penstock.connector.transaction_log import (
+    AbortForced,
+    AbortVote,
+    CommitDone,
+    CommitVote,
+    DecisionUnknown,
+    LogRecord,
+    LogSummary,
+    OpenVote,
+    RollbackDone,
+    SessionEnded,
+    StreamNamed,
+    UncommittedListed,
+    WorkersRetired,
+    decode_record,
+    encode_record,
+    logged,
+    read_log,
+)
 from penstock.connector.wire_fields import is_worker_name
 
 __all__ = [
@@ -36,28 +55,46 @@ __all__ = [
     "LARGEST_FRAME",
     "LARGEST_HELLO",
     "NOTHING",
+    "AbortForced",
+    "AbortVote",
     "Ack",
     "AnyFrame",
+    "CommitDone",
     "CommitMessage",
+    "CommitVote",
+    "DecisionUnknown",
     "Eos",
     "ErrorFrame",
     "FrameSplitter",
     "Hello",
     "ListUncommitted",
+    "LogDamaged",
+    "LogRecord",
+    "LogSummary",
     "MessageFrame",
     "Notify",
     "NotifyAck",
     "Ok",
+    "OpenVote",
     "Phase1",
     "Phase1Reply",
     "Phase2",
     "ProtocolFault",
     "ReplyUncommitted",
     "Restart",
+    "RollbackDone",
+    "SessionEnded",
+    "StreamNamed",
+    "UncommittedListed",
     "WorkersLeft",
+    "WorkersRetired",
     "commit_message_of",
     "decode",
+    "decode_record",
     "encode",
+    "encode_record",
     "is_worker_name",
+    "logged",
     "name_of",
+    "read_log",
 ]

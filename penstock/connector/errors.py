@@ -1,10 +1,10 @@
-"""Errors of the connector protocol. Each names the reason."""
+"""Errors of the connector protocol. Each names the reason, and the log of a damaged record."""
 
 from __future__ import annotations
 
 from penstock.cache import PenstockError
 
-__all__ = ["ProtocolFault"]
+__all__ = ["LogDamaged", "ProtocolFault"]
 
 
 class ProtocolFault(PenstockError):
@@ -17,3 +17,19 @@ class ProtocolFault(PenstockError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class LogDamaged(PenstockError):
+    """A whole record of a transaction log is damaged. A record that the end of the log cuts is no damage.
+
+    >>> print(LogDamaged("sink.log", 40))
+    sink.log: the record at byte 40 is damaged; restore the log and its data from one copy
+    """
+
+    def __init__(self, where: str, offset: int) -> None:
+        super().__init__(where, offset)
+        self.where = where
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"{self.where}: the record at byte {self.offset} is damaged; restore the log and its data from one copy"
