@@ -44,7 +44,6 @@ from penstock.core.protocol import Exchange
 from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text
 from penstock.core.reading.feed_reader import (
-    LOOK,
     FeedReader,
     Wait,
     follow,
@@ -52,6 +51,7 @@ from penstock.core.reading.feed_reader import (
     reached,
     rows_of,
     saved_rows_of,
+    steps_of,
 )
 from penstock.core.reading.generation_differences import differing
 from penstock.core.reading.group_weights import Weight
@@ -89,7 +89,6 @@ from penstock.core.upkeep.store_thread import StoreThread
 __all__ = [
     "CHANGES",
     "FORMAT",
-    "LOOK",
     "MOST_BYTES",
     "NAME",
     "ONE",
@@ -184,6 +183,7 @@ __all__ = [
     "saved_rows_of",
     "sized",
     "start_scrubs",
+    "steps_of",
     "switch_refill",
     "switched",
     "walk",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.core.commit import Core
 
 _READ = 1_000  # approximate changes in memory at once
-LOOK = 0.01  # seconds between two reads of a follower
+_LOOK = 0.01  # seconds between two reads of a follower
 
 Wait = Callable[[float], object]
 
@@ -48,17 +48,17 @@ def follow(
             raise DefinitionError(
                 f"{name}= is {key_text(position)}; write a position, as snapshots and changes have them"
             )
-    if since is not None and initial:
-        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     with Snapshot(core) as snap:
-        followable(snap, views, initial)
+        followable(snap, views, since, initial)
         if since is not None:
             reached(snap, since)
     return _follow(core, views, since, on, initial, until, wait, live)
 
 
-def followable(snap: Snapshot, views: Sequence[str], initial: bool) -> None:
-    """Raise an error if the feed can't have changes of these views, or their requested rows don't exist."""
+def followable(snap: Snapshot, views: Sequence[str], since: Position | None, initial: bool) -> None:
+    """Raise an error for two places to begin at, or for views without changes in the feed or without requested rows."""
+    if since is not None and initial:
+        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     for name in views:
         if initial or name not in snap.schema.followed():
             snap.view(name)  # raises the error
@@ -89,13 +89,28 @@ def _follow(
         with Snapshot(core) as snap:
             since = snap.position
             yield from rows_of(snap, views)
-    follower = FeedReader(core, views, since, until)
-    while live() and not follower.done:
-        yield from follower.step()
-        if not follower.more:
+    for _, part in steps_of([FeedReader(core, views, since, until)], on, wait, live):
+        yield part
+
+
+def steps_of(
+    readers: Sequence[FeedReader], on: bool, wait: Wait, live: Callable[[], bool]
+) -> Iterator[tuple[int, Changes]]:
+    """Take steps of all readers in turn; yield changes with the index of their reader.
+
+    It ends when all readers are done. Without `on` it also ends when none has more.
+    """
+    while live():
+        left = [(i, reader) for i, reader in enumerate(readers) if not reader.done]
+        if not left:
+            return
+        for i, reader in left:
+            for part in reader.step():
+                yield i, part
+        if not any(reader.more for _, reader in left):
             if not on:
                 return
-            wait(LOOK)
+            wait(_LOOK)
 
 
 def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
@@ -164,6 +179,12 @@ class FeedReader:
         self._until = until
         self._shown = shown
         self._early = early
+
+    @property
+    def position(self) -> int:
+        """The position up to which all changes were yielded. Without `since` there is none before the first step."""
+        assert self.since is not None, "it begins somewhere"
+        return self.since
 
     @property
     def done(self) -> bool:

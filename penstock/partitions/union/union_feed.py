@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cache import DefinitionError, value_text
-from penstock.core import LOOK, FeedReader, Wait, followable, reached, rows_of, saved_rows_of
+from penstock.core import FeedReader, Wait, followable, reached, rows_of, saved_rows_of, steps_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ def follow_all(
     `look` makes a snapshot over the partitions. With `until` the feed ends with the changes of that position. This call
     checks the arguments. The initial rows are read when the caller asks for the first change.
     """
-    if since is not None and initial:
-        raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
     with look() as snap:
-        followable(snap, views, initial)
+        followable(snap, views, since, initial)
         begin = None if since is None else _reached(snap, since)
         end = None if until is None else _vector("until", until, len(cores))
         if end is not None and len(end) != len(cores):
@@ -97,27 +95,16 @@ def _follow(
         elif since is None:
             since = snap.followed
     assert since is not None, "it begins somewhere"
-    at = list(since)
     ends: Sequence[int | None] = until or [None] * len(cores)
-    followers = [
+    readers = [
         FeedReader(core, views, own, end, _shown_of(look, i), early)
         for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
     ]
-    while live():
-        left = [(i, follower) for i, follower in enumerate(followers) if not follower.done]
-        if not left:
-            return
-        for i, follower in left:
-            for part in follower.step():
-                vectors = {own: (*at[:i], own, *at[i + 1 :]) for own in dict.fromkeys(part.positions)}
-                part.positions = [vectors[own] for own in part.positions]
-                yield part
-            assert follower.since is not None, "a step ends somewhere"
-            at[i] = follower.since
-        if not any(follower.more for _, follower in left):
-            if not on:
-                return
-            wait(LOOK)
+    for i, part in steps_of(readers, on, wait, live):
+        at = [reader.position for reader in readers]
+        vectors = {own: (*at[:i], own, *at[i + 1 :]) for own in dict.fromkeys(part.positions)}
+        part.positions = [vectors[own] for own in part.positions]
+        yield part
 
 
 def _shown_of(look: Callable[[], Snapshot], i: int) -> Callable[[], int]:
