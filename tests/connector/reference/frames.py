@@ -55,7 +55,7 @@ def body(frame: Frame) -> bytes:
         case ("notify_ack", success, stream, por):
             return struct.pack(">BQQ", success, stream, por)
         case ("message", stream, number, time, key, content):
-            return struct.pack(">QQq", stream, number, time) + _text(key or b"") + content
+            return struct.pack(">QQq", stream, number, time) + _text(key or b"") + bytes(content)
         case ("ack", credits, acks):
             return struct.pack(">I", credits) + _many(acks, ">QQ")
         case ("restart", address):
@@ -68,7 +68,7 @@ def body(frame: Frame) -> bytes:
         case ("phase1", txn, where):
             return _text(txn) + _many(where, ">QQQ")
         case ("vote" | "phase2", txn, commit):
-            return _text(txn) + (b"\1" if commit else b"\0")
+            return _text(txn) + struct.pack("B", commit)
     raise ValueError(f"no frame is {frame!r}")
 
 

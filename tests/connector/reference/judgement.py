@@ -35,11 +35,12 @@ def judged(history: list[Step], refused: frozenset[str] = frozenset()) -> Outcom
     return outcome(Oracle(refused), history)
 
 
-def agrees(expected: Frame, actual: Frame) -> bool:
-    """Return true if a reply is the expected one. An error needs only a part of the text."""
-    if expected[0] == actual[0] == "error":
-        return str(expected[1]) in str(actual[1])
-    return expected == actual
+def agree(expected: list[Frame], actual: list[Frame]) -> bool:
+    """Return true if replies are the expected ones. An error needs only a part of the text."""
+    return len(expected) == len(actual) and all(
+        str(one[1]) in str(other[1]) if one[0] == other[0] == "error" else one == other
+        for one, other in zip(expected, actual)
+    )
 
 
 def differences(history: list[Step], expected: Outcome, actual: Outcome) -> list[str]:
@@ -47,7 +48,7 @@ def differences(history: list[Step], expected: Outcome, actual: Outcome) -> list
     found = [
         f"step {number}, {connection} {frame!r}: expected {wanted!r}, not {got!r}"
         for number, ((connection, frame), wanted, got) in enumerate(zip(history, expected.replies, actual.replies))
-        if len(wanted) != len(got) or not all(map(agrees, wanted, got))
+        if not agree(wanted, got)
     ]
     for name in sorted(expected.committed.keys() | actual.committed.keys()):
         for what, by, of in (

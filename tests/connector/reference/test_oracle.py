@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.connector.reference.frames import COOKIE, VERSION, Frame
-from tests.connector.reference.judgement import Outcome, agrees, differences, judged
+from tests.connector.reference.judgement import Outcome, agree, differences, judged
 from tests.connector.reference.oracle import Oracle
 
 START: list[Frame] = [("hello", VERSION, COOKIE, "app", "w1"), ("notify", 1, b"app-w-w1-id-7", 0)]
@@ -178,4 +178,4 @@ def test_differences_name_the_step_and_the_worker() -> None:
         "committed of w1",
     ]
     assert differences(history, right, right) == []
-    assert not agrees(("error", "active"), ("error", "x"))
+    assert not agree([("error", "active")], [("error", "x")])
