@@ -2,8 +2,16 @@
 
 from penstock.generations.app_comparison import agrees
 from penstock.generations.build import build_small_change
-from penstock.generations.build_progress import AT_ONCE, STEP, BuildProgress, Switch, take_build_step
-from penstock.generations.build_thread import BuildingEngine, Turn, start_build
+from penstock.generations.build_progress import (
+    AT_ONCE,
+    STEP,
+    BuildProgress,
+    Switch,
+    catch_up,
+    migrated_of,
+    take_build_step,
+)
+from penstock.generations.build_thread import BuildingEngine, BuildTurns, Turn, start_build
 from penstock.generations.generation_numbers import GenerationNumbers, agree_numbers
 from penstock.generations.opening_with_app import MEMORY, Migrate, core_on
 from penstock.generations.preview import preview_of
@@ -15,6 +23,7 @@ __all__ = [
     "MEMORY",
     "STEP",
     "BuildProgress",
+    "BuildTurns",
     "BuildingEngine",
     "GenerationNumbers",
     "Migrate",
@@ -27,7 +36,9 @@ __all__ = [
     "agrees",
     "begin",
     "build_small_change",
+    "catch_up",
     "core_on",
+    "migrated_of",
     "not_meant",
     "preview_of",
     "refill_step",

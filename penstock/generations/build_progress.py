@@ -1,19 +1,21 @@
-"""The progress of a build in one partition, and one step of it.
+"""The progress of a build in one partition, one step of it, and the report of a migration.
 
 Invariant: a repeated request causes at most one more step. A partition that has switched has no step left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.core import built_of, finished, write_catalog
+from penstock.core import Snapshot, built_of, differing, finished, write_catalog
+from penstock.views import Changed, Migrated
 
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["AT_ONCE", "STEP", "BuildProgress", "Switch", "take_build_step"]
+__all__ = ["AT_ONCE", "STEP", "BuildProgress", "Switch", "catch_up", "migrated_of", "take_build_step"]
 
 Switch = Literal["switch", "finish"]
 """"switch" makes the next generation current. "finish" drops the former one, after all partitions have switched."""
@@ -63,8 +65,7 @@ def take_build_step(core: Core, limit: int | None, switch: Switch | None = None)
             core.between(lambda: _finish(core))
     elif limit is not None:
         core.build_step(limit)
-        while behind := core.behind:
-            core.build_step(min(behind, STEP))
+        catch_up(core)
     sweep = core.build
     waits = sweep is not None and sweep.waits
     done = total = 0
@@ -73,6 +74,36 @@ def take_build_step(core: Core, limit: int | None, switch: Switch | None = None)
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None
     return BuildProgress(core.has_step, waits, done, total, core.told, core.switched, unfinished)
+
+
+def catch_up(core: Core) -> bool | None:
+    """Process as many rows as came since the last step, so each turn leaves fewer.
+
+    Return True if another step is left, and None if no rows came.
+    """
+    more: bool | None = None
+    while behind := core.behind:
+        more = core.build_step(min(behind, STEP))
+    return more
+
+
+def migrated_of(
+    changed: Sequence[Changed], told: int, switched: Sequence[int | None], feed: bool, look: Callable[[], Snapshot]
+) -> Migrated:
+    """Report a migration: `switched` are the positions at which partitions switched, `look` makes a snapshot of all.
+
+    Without a feed no differences are stored, so nobody can count the groups that changed.
+    """
+    if all(position is None for position in switched):
+        return Migrated(tuple(changed), 0, 0)
+    if not feed:
+        return Migrated(tuple(changed), told, None)
+    with look() as snap:
+        names, groups = snap.schema.followed(), 0
+        for part, position in zip(snap.parts, switched, strict=True):
+            if position is not None:
+                groups += sum(1 for _ in differing(part.reader(), part.schema, names, position))
+    return Migrated(tuple(changed), told, groups)
 
 
 def _finish(core: Core) -> None:

@@ -8,14 +8,15 @@ follow each other. A failed step is retried after a while, and `status()` report
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.cache import Closed, ForkedStore, error_text
-from penstock.core import StoreThread
+from penstock.core import OpenState, StoreThread
 
-__all__ = ["BuildPace", "BuildingEngine", "Turn", "start_build"]
+__all__ = ["BuildPace", "BuildTurns", "BuildingEngine", "Turn", "start_build"]
 
 _IDLE, _BUSY, _LONG = 0.02, 0.008, 0.05  # seconds of a step: idle, beside writers, beside long batches
 _REST = 3.5  # writers get this many times the length of a step
@@ -35,6 +36,33 @@ class Turn:
     took: float
     waited: float
     busy: bool
+
+
+class BuildTurns:
+    """The turns of builds at the lock of a store, with the facts from which the pace is computed."""
+
+    def __init__(self, state: OpenState) -> None:
+        self._state = state
+        self._seen = 0  # how often the lock had been taken at the last step
+
+    def take(self, step: Callable[[], bool], catch_up: Callable[[], bool | None] | None = None) -> Turn:
+        """Run one step under the lock; it returns True if another one is left.
+
+        `catch_up` then processes the rows that writers added since the last step. It returns None if there are none,
+        else True if another step is left.
+        """
+        asked = time.perf_counter()
+        with self._state.lock.next():
+            self._state.must_be_open()
+            began = time.perf_counter()
+            more = step()
+            took = time.perf_counter() - began
+            busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
+            left = None if catch_up is None else catch_up()
+            if left is not None:
+                busy = False  # writers make rows as fast as steps process them: they get every other turn at most
+                more = left
+        return Turn(more, took, began - asked, busy)
 
 
 class BuildPace:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
-from penstock.core import Core, OpenState, Snapshot, StoreThread, built_of, differing
-from penstock.generations import STEP, BuildingEngine, Turn, start_build
+from penstock.core import Core, OpenState, Snapshot, StoreThread, built_of
+from penstock.generations import STEP, BuildingEngine, BuildTurns, Turn, catch_up, migrated_of, start_build
 from penstock.views import Migrated, Progress
 
 __all__ = ["StoreBuilding"]
@@ -18,7 +16,7 @@ class StoreBuilding:
         self._core = core
         self._state = state
         self.sweeper: StoreThread[BuildingEngine] | None = None
-        self._seen = 0  # how often the lock had been taken at the last step
+        self._turns = BuildTurns(state)
 
     def begin(self) -> None:
         """Start a thread that builds the rest, if there is any."""
@@ -40,48 +38,20 @@ class StoreBuilding:
         """Build the rest now, and report the views that were built since the store was opened."""
         self._finish(progress)
         core = self._core
-        if core.switched is None:
-            return Migrated(core.changed, 0, 0)
-        groups = None
-        if core.feed.on:
-            with Snapshot(core) as snap:
-                names = snap.schema.followed()
-                groups = sum(1 for _ in differing(snap.reader(), snap.schema, names, core.switched))
-        return Migrated(core.changed, core.told, groups)
+        return migrated_of(core.changed, core.told, [core.switched], core.feed.on, lambda: Snapshot(core))
 
     def build_once(self, limit: int) -> Turn:
         """Do one step."""
-        asked = time.perf_counter()
-        with self._state.lock.next():
-            self._state.must_be_open()
-            began = time.perf_counter()
-            more = self._core.build_step(limit)
-            took = time.perf_counter() - began
-            busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
-            if self._core.behind:
-                busy = False  # writers make rows as fast as steps process them: they get every other turn at most
-                more = self._catch_up()
-        return Turn(more, took, began - asked, busy)
+        return self._turns.take(lambda: self._core.build_step(limit), lambda: catch_up(self._core))
 
     def build_failure(self, why: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
         self._core.trouble = why
 
-    def _catch_up(self) -> bool:
-        """Process as many rows as came since the last step, so each turn leaves fewer. Return True if any are left."""
-        more = True
-        while behind := self._core.behind:
-            more = self._core.build_step(min(behind, STEP))
-        return more
-
     def _finish(self, progress: Progress | None) -> None:
         more = True
         while more:
-            with self._state.lock.next():
-                self._state.must_be_open()
-                more = self._core.build_step(STEP)
-                if self._core.behind:
-                    more = self._catch_up()
+            more = self.build_once(STEP).more
             if progress is not None and self._core.build is not None:
                 with Snapshot(self._core) as snap:
                     progress(*built_of(snap.reader(), snap.schema.catalog))

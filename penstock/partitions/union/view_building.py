@@ -10,14 +10,23 @@ its own transaction. Invariants:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Protocol, TypeVar
 
 from penstock.cache import PenstockError
-from penstock.core import OpenState, Snapshot, StoreThread, differing
-from penstock.generations import AT_ONCE, STEP, BuildingEngine, BuildProgress, Switch, Turn, start_build
+from penstock.core import OpenState, Snapshot, StoreThread
+from penstock.generations import (
+    AT_ONCE,
+    STEP,
+    BuildingEngine,
+    BuildProgress,
+    BuildTurns,
+    Switch,
+    Turn,
+    migrated_of,
+    start_build,
+)
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.views import Changed, Migrated, Progress
 
@@ -66,7 +75,7 @@ class PartitionedBuilding:
         self._handles = seats
         self._changed = tuple(changed)
         self._feed = feed
-        self._seen = 0  # how often the lock had been taken at the last step
+        self._turns = BuildTurns(store.state)
         self.sweeper: StoreThread[BuildingEngine] | None = None
         self.trouble: str | None = None
         """The reason why the last step failed."""
@@ -78,18 +87,8 @@ class PartitionedBuilding:
     def migrate(self, progress: Progress | None) -> Migrated:
         """Build the rest now, and report the views that were built since the store was opened."""
         swept = self.build_all(progress)
-        at = [own.switched for own in swept]
-        if all(position is None for position in at):
-            return Migrated(self._changed, 0, 0)
-        told = sum(own.told for own in swept)
-        if not self._feed:
-            return Migrated(self._changed, told, None)
-        with self._store.snapshot() as snap:
-            names, groups = snap.schema.followed(), 0
-            for part, position in zip(snap.parts, at, strict=True):
-                if position is not None:
-                    groups += sum(1 for _ in differing(part.reader(), part.schema, names, position))
-        return Migrated(self._changed, told, groups)
+        told, switched = sum(own.told for own in swept), [own.switched for own in swept]
+        return migrated_of(self._changed, told, switched, self._feed, self._store.snapshot)
 
     def begin(self) -> None:
         """Build the rest, if there is any: a small rest at once, a large one by a thread."""
@@ -113,14 +112,7 @@ class PartitionedBuilding:
 
     def build_once(self, limit: int) -> Turn:
         """Do one step."""
-        asked = time.perf_counter()
-        with self._state.lock.next():
-            self._state.must_be_open()
-            began = time.perf_counter()
-            more, _ = self.build(limit)
-            took = time.perf_counter() - began
-            busy, self._seen = self._state.lock.taken != self._seen, self._state.lock.taken
-        return Turn(more, took, began - asked, busy)
+        return self._turns.take(lambda: self.build(limit)[0])
 
     def build_failure(self, why: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
