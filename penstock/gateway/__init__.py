@@ -26,8 +26,8 @@ from penstock.gateway.repeat_notes import carry_repeats, record_repeats, repeate
 from penstock.gateway.supersession import superseded
 from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
+from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, kind_of, stamps_of
-from penstock.gateway.versions.winners import Outcome
 from penstock.gateway.view_deltas import WinningVersions, document_of, key_of, key_value
 
 __all__ = [

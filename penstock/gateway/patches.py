@@ -17,7 +17,7 @@ from penstock.cache import GONE, PRESENT, DocumentLog, Lane, Reader, Slots, cano
 from penstock.gateway.intake.intake import IntakeReport, Records, TableBatch
 from penstock.gateway.lines.stored_lines import PatchedDocument, absent_line, patched_line, unwrap
 from penstock.gateway.table_memory import TableMemory
-from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.view_deltas import WinningVersions, key_value
 from penstock.mapreduce import DecodedColumns, Decoder, Writes
 from penstock.views import Table

@@ -28,7 +28,7 @@ from penstock.gateway.intake.intake import IntakeReport, TableBatch
 from penstock.gateway.line_replay import carry_over
 from penstock.gateway.lines.stored_lines import absent_line
 from penstock.gateway.table_node import TableNode
-from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.view_deltas import key_value
 from penstock.mapreduce import Writes, key_lanes
 

@@ -11,7 +11,6 @@ rows have changed. Functions run only once: their emissions are passed on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +32,9 @@ from penstock.gateway.intake.intake import IntakeReport, TableBatch
 from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
 from penstock.gateway.patches import Patcher, PatchStep, next_of
 from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, Told
+from penstock.gateway.versions.precedence import DOCUMENT, TOMBSTONE
 from penstock.gateway.versions.version_stamps import number_of, pair_of, plain_ts
-from penstock.gateway.versions.winners import Outcome
+from penstock.gateway.versions.winners import CurrentVersion, decide_each
 from penstock.gateway.view_deltas import key_value
 from penstock.mapreduce import (
     DecodedColumns,
@@ -47,17 +47,6 @@ from penstock.mapreduce import (
 from penstock.views import Merge, reach
 
 _NO_DOCUMENT = (msgspec.MsgspecError, RecursionError, PenstockError, ValueError)
-
-
-@dataclass(slots=True)
-class _Version:
-    """The current version of a key: of a record of the batch, or as it is stored."""
-
-    known: bool  # a version exists
-    gone: bool
-    ts: Any
-    record: FewRecord | None = None
-    fresh: bool = False  # it differs from the stored version
 
 
 class FewForm:
@@ -80,7 +69,7 @@ class FewForm:
         """
         if not 0 < batch.n <= self._most or batch.decoded is not None:
             return None
-        node, outcome = self._node, bytearray(batch.n)
+        node = self._node
         taken = self._take_in(batch)
         if taken is None:
             return None
@@ -91,7 +80,7 @@ class FewForm:
             return report
         told = self._run(documents, lambda: list(map(unpack_document, batch.lines)))
         slots = self._look_up(reader, records)
-        new = self._decide(reader, records, slots, outcome)
+        outcome, new = self._decide(reader, records, slots)
         if self._unusual(new, told):
             if told:
                 columns = node.decoder.columns(batch.lines)
@@ -151,59 +140,37 @@ class FewForm:
 
     # -- which version wins
 
-    def _decide(
-        self, reader: Reader, records: list[FewRecord], slots: list[int], outcome: bytearray
-    ) -> list[FewVersion]:
-        """Set the outcome of each record. Return the versions to write, in the order of the records."""
-        has_ts = self._has_ts
-        current: dict[int, _Version] = {}
-        before: dict[int, _Version] = {}
-        for i, (record, slot) in enumerate(zip(records, slots, strict=True)):
-            version = current.get(slot)
-            if version is None:
-                version = current[slot] = before[slot] = self._stored(slot)
-            if has_ts and record.ts is None:
-                if not version.known:
-                    outcome[i] = Outcome.EQUAL
-                    continue
-                record.ts = version.ts
-            if has_ts and version.known and record.ts < version.ts:
-                outcome[i] = Outcome.LATE
-                continue
-            same = self._same(reader, slot, version, record)
-            outcome[i] = Outcome.EQUAL if same else Outcome.APPLIED
-            fresh = (
-                version.fresh if same else version.record is None or not self._same(reader, slot, before[slot], record)
-            )
-            current[slot] = _Version(True, record.doc < 0, record.ts, record, fresh)
-        written = {id(version.record) for version in current.values() if version.fresh}
-        return [
-            self._version(slot, record, self._line(record))
-            for record, slot in zip(records, slots, strict=True)
-            if id(record) in written
-        ]
+    def _decide(self, reader: Reader, records: list[FewRecord], slots: list[int]) -> tuple[bytearray, list[FewVersion]]:
+        """Return the outcome of each record, and the versions to write, in the order of the records."""
+        ts = [record.ts for record in records] if self._has_ts else None
+        outcome, winners = decide_each(
+            slots,
+            [record.doc < 0 for record in records],
+            ts,
+            self._stored,
+            lambda i, j: same_document(records[i].line, records[j].line),
+            lambda i: self._same_as_stored(reader, slots[i], records[i]),
+        )
+        new: list[FewVersion] = []
+        for i in winners:
+            record = records[i]
+            if ts is not None:
+                record.ts = ts[i]
+            new.append(self._version(slots[i], record, self._line(record)))
+        return outcome, new
 
     def _version(self, slot: int, record: FewRecord, line: bytes) -> FewVersion:
         state = self._node.log.keys.state.item(slot)
         return FewVersion(slot, record, line, self._node.memory.read(slot) if state & PRESENT else None, state)
 
-    def _stored(self, slot: int) -> _Version:
-        node = self._node
-        state = node.log.keys.state.item(slot)
-        here = bool(state & PRESENT)
-        known = here or bool(self._has_ts and state & GONE)
-        return _Version(known, not here, node.memory.stamp(slot) if known and self._has_ts else None)
+    def _stored(self, slot: int) -> CurrentVersion:
+        """Return the stored version of a key. Tombstones count in tables with ts."""
+        state = self._node.log.keys.state.item(slot)
+        facts = DOCUMENT if state & PRESENT else TOMBSTONE if self._has_ts and state & GONE else 0
+        return CurrentVersion(facts, self._node.memory.stamp(slot) if facts and self._has_ts else None)
 
-    def _same(self, reader: Reader, slot: int, version: _Version, record: FewRecord) -> bool:
-        """Return True if a record repeats this version of its key."""
-        if version.gone != (record.doc < 0) or (self._has_ts and not version.known):
-            return False
-        if version.ts != record.ts:
-            return False
-        if version.gone:
-            return True
-        if version.record is not None:
-            return same_document(version.record.line, record.line)
+    def _same_as_stored(self, reader: Reader, slot: int, record: FewRecord) -> bool:
+        """Return True if a document equals the stored one of its key."""
         assert record.reading is not None, "it is a document"
         if not record.reading.may_equal(self._node.memory.read(slot)):
             return False

@@ -36,7 +36,8 @@ from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwra
 from penstock.gateway.patches import Patcher
 from penstock.gateway.small_batch import FewForm
 from penstock.gateway.table_memory import TableMemory
-from penstock.gateway.versions.winners import Decision, Outcome, StoredVersions, decide
+from penstock.gateway.versions.precedence import Outcome
+from penstock.gateway.versions.winners import Decision, StoredVersions, decide
 from penstock.gateway.view_deltas import ViewDeltas, WinningVersions
 from penstock.mapreduce import Decoder, FieldPlan, FunctionMapper, Spaces, ViewNode, Writes
 from penstock.views import FunctionMap, Merge, Table

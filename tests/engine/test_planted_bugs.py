@@ -31,15 +31,15 @@ BUGS = [
     # versions
     Bug(
         "a late record is applied",
-        "gateway.versions.winners:_late",
-        "return (stored.present | stored.tombstone) &",
-        "return np.False_ & (stored.present | stored.tombstone) &",
+        "gateway.versions.winners:_against_stored",
+        "earlier, same_ts = ts.less(stored.ts)",
+        "earlier, same_ts = None",
     ),
     Bug(
         "of two versions with equal ts the earlier one stays",
-        "gateway.versions.winners:_late",
-        "& ts.less(stored.ts)",
-        "& ~stored.ts.less(ts)",
+        "gateway.versions.winners:_against_stored",
+        "earlier, same_ts = ts.less(stored.ts)",
+        "earlier, same_ts = ~stored.ts.less(ts)",
     ),
     Bug(
         "of a key's records in a batch the first one wins",

@@ -12,37 +12,37 @@ STEPS, SEEDS = 60, range(12)
 
 BUGS = [
     # versions
-    Bug("a late record is applied", "gateway.small_batch:FewForm._decide", "record.ts < version.ts", "False"),
+    Bug("a late record is applied", "gateway.versions.winners:decide_each", "ts[i] < version.ts", "False"),
     Bug(
         "of two versions with equal ts the earlier one stays",
-        "gateway.small_batch:FewForm._decide",
-        "record.ts < version.ts",
-        "record.ts <= version.ts",
+        "gateway.versions.winners:decide_each",
+        "ts[i] < version.ts",
+        "ts[i] <= version.ts",
     ),
     Bug(
         "a redelivery is applied again",
-        "gateway.small_batch:FewForm._same",
+        "gateway.small_batch:FewForm._same_as_stored",
         "return inner is not None and same_document(record.line, inner)",
         "return False",
     ),
     Bug(
         "documents are equal where views read the same of them",
-        "gateway.small_batch:FewForm._same",
+        "gateway.small_batch:FewForm._same_as_stored",
         "return inner is not None and same_document(record.line, inner)",
         "return True",
     ),
     Bug("a tombstone is not looked at", "gateway.small_batch:FewForm._stored", "state & GONE", "state & 0"),
     Bug(
         "a batch that brings back what was stored writes it again",
-        "gateway.small_batch:FewForm._decide",
-        "version.record is None or not self._same(reader, slot, before[slot], record)",
+        "gateway.versions.winners:decide_each",
+        "version.record < 0 or against(before[slot], i) != Outcome.EQUAL",
         "True",
     ),
     Bug(
         "a deletion without ts comes before all that is there",
-        "gateway.small_batch:FewForm._decide",
-        "record.ts = version.ts",
-        "record.ts = -1",
+        "gateway.versions.winners:decide_each",
+        "ts[i] = version.ts",
+        "ts[i] = -1",
     ),
     # intake
     Bug(

@@ -58,7 +58,7 @@ OWN = [
         "self._sure = False\n",
         "self._sure = True\n",
     ),
-    Bug("few records: a late one is applied", "gateway.small_batch:FewForm._decide", "record.ts < version.ts", "False"),
+    Bug("few records: a late one is applied", "gateway.versions.winners:decide_each", "ts[i] < version.ts", "False"),
     Bug("few records: their ts is forgotten", "gateway.small_batch:FewForm._commit", "if has_ts and", "if False and"),
     Bug(
         "few records: what was told before is not taken back",

@@ -1,4 +1,4 @@
-"""Compare `decide` over columns with one record after another."""
+"""Compare `decide` over columns, and `decide_each`, with a model of one record after another."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +7,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.versions.version_stamps import stamps_of
-from penstock.gateway.versions.winners import Outcome, StoredVersions, decide
+from penstock.gateway.intake.intake import Records
+from penstock.gateway.versions.precedence import DOCUMENT, TOMBSTONE, Outcome
+from penstock.gateway.versions.version_stamps import Stamps, stamps_of
+from penstock.gateway.versions.winners import CurrentVersion, StoredVersions, decide, decide_each
+from penstock.mapreduce import DecodedColumns
 
 
 @dataclass
@@ -82,10 +85,48 @@ def _decided(records: list[Put], before: dict[int, Current], stamped: bool) -> t
     return got.outcome.tolist(), winners
 
 
+def _decided_each(
+    records: list[Put], before: dict[int, Current], stamped: bool
+) -> tuple[list[int], dict[int, Put], list[Any]]:
+    """Decide the records one by one. Return also their ts, those of deletions without one included."""
+
+    def stored(slot: int) -> CurrentVersion:
+        had = before.get(slot)
+        if had is None:
+            return CurrentVersion(0)
+        return CurrentVersion(TOMBSTONE if had.doc is None else DOCUMENT, had.ts if stamped else None)
+
+    def same(i: int, j: int) -> bool:
+        assert records[i].slot == records[j].slot
+        assert records[i].doc is not None
+        return bool(records[i].doc == records[j].doc)
+
+    def same_as_stored(i: int) -> bool:
+        assert before[records[i].slot].doc is not None
+        return bool(records[i].doc == before[records[i].slot].doc)
+
+    ts = [r.ts for r in records]
+    deletes = [r.doc is None for r in records]
+    own = ts if stamped else None
+    outcome, at = decide_each([r.slot for r in records], deletes, own, stored, same, same_as_stored)
+    assert at == sorted(at)
+    winners = {records[i].slot: Put(records[i].slot, records[i].doc, ts[i]) for i in at}
+    assert len(winners) == len(at)
+    return list(outcome), winners, ts
+
+
 def _check(records: list[Put], before: dict[int, Current], stamped: bool) -> None:
+    outcome, winners = _decided(records, before, stamped)
+    _check_result(records, before, stamped, outcome, winners)
+    outcome, winners, _ = _decided_each(records, before, stamped)
+    _check_result(records, before, stamped, outcome, winners)
+
+
+def _check_result(
+    records: list[Put], before: dict[int, Current], stamped: bool, outcome: list[int], winners: dict[int, Put]
+) -> None:
     after = dict(before)
     expected = one_by_one(records, after, stamped)
-    outcome, winners = _decided(records, before, stamped)
     assert outcome == [int(o) for o in expected]
     for slot in range(5):
         if slot in winners:
@@ -121,6 +162,53 @@ def test_cut_anywhere(records: list[Put], before: dict[int, Current], data: st.D
     between = {**before, **{slot: Current(put.doc, put.ts) for slot, put in winners.items()}}
     second = _decided(records[cut:], between, True)[0] if cut < len(records) else []
     assert first + second == whole
+
+
+@given(st.lists(st.builds(Put, st.integers(0, 2), DOCS, STAMPS | st.none()), min_size=1, max_size=10), KNOWN)
+def test_a_deletion_without_ts_gets_the_same_one_in_both_forms(records: list[Put], before: dict[int, Current]) -> None:
+    records = [r if r.ts is not None or r.doc is None else Put(r.slot, r.doc, 1) for r in records]
+    outcome, winners, ts = _decided_each(records, before, True)
+    settled, void = _settled(records, before)
+    rest = [
+        Put(r.slot, r.doc, own)
+        for r, own, lost in zip(records, settled.column().values(), void, strict=True)
+        if not lost
+    ]
+    others = iter(_decided(rest, before, True)[0] if rest else [])
+    assert outcome == [Outcome.EQUAL if lost else next(others) for lost in void]
+    assert [own is None for own in ts] == void
+    if rest:
+        assert {slot: (r.doc, r.ts) for slot, r in winners.items()} == {
+            slot: (r.doc, r.ts) for slot, r in _decided(rest, before, True)[1].items()
+        }
+
+
+def _settled(records: list[Put], before: dict[int, Current]) -> tuple[Stamps, list[bool]]:
+    """Return the ts of the records as the columns have them, and the deletions of keys without a version."""
+    slots, n = np.array([r.slot for r in records], np.int64), len(records)
+    had = [before.get(r.slot) for r in records]
+    unstamped = [i for i, r in enumerate(records) if r.ts is None]
+    lane = np.zeros(n, np.uint64)
+    stamps = stamps_of([r.ts for r in records], None, set(unstamped))[0]
+    own = Records(
+        np.arange(n),
+        lane,
+        None,
+        stamps,
+        None,
+        np.arange(n),
+        DecodedColumns(n, lane, None, None, {}, {}, {}, {}),
+        [],
+        unstamped,
+    )
+    stored = StoredVersions(
+        np.array([h is not None and h.doc is not None for h in had], bool),
+        np.array([h is not None and h.doc is None for h in had], bool),
+        stamps_of([0 if h is None else h.ts for h in had], None, set())[0],
+    )
+    own.settle(slots, stored)
+    assert own.stamps is not None
+    return own.stamps, [False] * n if own.void is None else own.void.tolist()
 
 
 def test_a_batch_that_ends_where_it_began_writes_nothing() -> None:
