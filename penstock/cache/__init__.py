@@ -129,7 +129,7 @@ from penstock.cache.store.damage import COPY, DatabaseLabel, named, naming, numb
 from penstock.cache.store.database_watch import Moment, Watched, Watches
 from penstock.cache.store.key_digests import Digest
 from penstock.cache.store.memory_store import MemoryStore
-from penstock.cache.store.merged_reader import MergedReader
+from penstock.cache.store.merged_stores import MergedReader
 from penstock.cache.store.protocol import META, Info, Reader, Store, Writer
 from penstock.cache.store.replace_gate import gate
 

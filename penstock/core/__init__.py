@@ -33,8 +33,9 @@ from penstock.core.generation_switch import (
     without_filling,
 )
 from penstock.core.hidden_writes import hidden_transaction, write_hidden
-from penstock.core.input.batches import MOST_BYTES, ONE, Batch, batches_of, delivered, line_of, sized
+from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_of
 from penstock.core.input.decode_ahead import helped
+from penstock.core.input.document_size import MOST_BYTES, sized
 from penstock.core.input.fair_lock import FairLock
 from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence

@@ -276,7 +276,7 @@ class Engine(RepairCalls, DefinitionCalls):
         each as a change from ABSENT. With `follow` it never ends, and yields a change some milliseconds after its
         commit. With `until` it ends after the changes of that position. If the feed has dropped changes after `since`,
         the call or a later step raises PositionExpired. A weak view may show contributions before their batch is saved.
-        Their changes come after the save, or at once with `early`.
+        Their changes come after the save, or at once with `early_sets`.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)

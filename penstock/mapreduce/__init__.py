@@ -4,7 +4,7 @@ from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_o
 from penstock.mapreduce.columns.extract import key_lane, key_lanes
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys
-from penstock.mapreduce.columns.key_ranges import KeyRanges, even_starts
+from penstock.mapreduce.columns.partition_ranges import KeyRanges, even_starts
 from penstock.mapreduce.damage_places import view_labels
 from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
 from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, JoinedLines, serve, write_lines

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, SourceKeys
-from penstock.mapreduce.columns.key_ranges import KeyRanges
+from penstock.mapreduce.columns.partition_ranges import KeyRanges
 from penstock.mapreduce.contribution_sets import ContributionSets, named_by, net, of_others
 from penstock.mapreduce.fold.group_sums import Delta
 from penstock.mapreduce.maps.emissions import Contributions, ContributionSources

@@ -11,7 +11,7 @@ from penstock.partitions.member import Marks, Member, MemberStatus, Tables
 from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.partitions.partition_process import PartitionProcess, evict
-from penstock.partitions.routing import Routed, Router, after
+from penstock.partitions.record_router import Routed, Router, after
 from penstock.partitions.start_message import StartMessage, read_message
 from penstock.partitions.transport.local_delivery import REFUSED, at_rest, delivered_productions, join
 from penstock.partitions.transport.process_delivery import DeliveryThread

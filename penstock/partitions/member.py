@@ -17,7 +17,7 @@ from penstock.generations import BuildProgress, Switch, take_build_step
 from penstock.mapreduce import Writes
 from penstock.partitions.exchange.batch_part import records_part
 from penstock.partitions.exchange.exchange import PartitionExchange, clear, receive, take_early_set
-from penstock.partitions.routing import Router
+from penstock.partitions.record_router import Router
 from penstock.recovery import EarlySet, Production, RepairSteps, Sent, changes_of, in_flight, owed_after, take_step
 from penstock.remote import repaired_data
 from penstock.views import Counts

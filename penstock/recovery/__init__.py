@@ -36,7 +36,7 @@ from penstock.recovery.productions.delayed_productions import (
     drop_delayed,
     first_delayed,
 )
-from penstock.recovery.productions.early import (
+from penstock.recovery.productions.early_sets import (
     BEFORE,
     EarlySet,
     Guard,
@@ -46,7 +46,7 @@ from penstock.recovery.productions.early import (
     unconfirmed_batches,
     undo_rows,
 )
-from penstock.recovery.productions.numbered import (
+from penstock.recovery.productions.stored_productions import (
     OUT,
     OldEpoch,
     Production,

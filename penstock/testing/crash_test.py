@@ -22,7 +22,7 @@ from penstock.testing.laws.view_laws import breach_of, documents_of
 from penstock.testing.seeds.explanation import explained
 from penstock.testing.seeds.seed_search import Clock, SeedFile, Seeds, Totals, attempt, smallest
 from penstock.testing.simulator.app_changes import variants_of
-from penstock.testing.simulator.plan import plan_of
+from penstock.testing.simulator.fault_plan import plan_of
 from penstock.testing.simulator.run import Failure
 from penstock.views import App, Table, View
 

@@ -12,8 +12,8 @@ from penstock.spout import Record
 from penstock.testing.expected.winning_versions import key_in
 from penstock.testing.seeds.explanation import explained
 from penstock.testing.seeds.seed_search import smallest
+from penstock.testing.simulator.fault_plan import SMALL, Action, Deliver, Plan, Poll, Step
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import SMALL, Action, Deliver, Plan, Poll, Step
 from penstock.testing.simulator.run import Failure, run
 from penstock.testing.simulator.world import World
 from penstock.views import App, Table

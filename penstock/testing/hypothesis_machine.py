@@ -11,8 +11,8 @@ from penstock.testing.expected.winning_versions import key_in
 from penstock.testing.inputs.trial_documents import makers
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.fault_plan import SMALL, Operate, OperatorAction, PutMode
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import SMALL, Operate, OperatorAction, PutMode
 from penstock.testing.simulator.publisher import Link
 from penstock.testing.simulator.world import World
 from penstock.views import App, Table

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.testing.inputs.trial_apps import trial_of, trials
-from penstock.testing.partitions.fleet_run import (
+from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
     explained_partitioned,
     partitioned_run_of,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.testing.partitions.fleet_run import PartitionedFailure, partitioned_run_of, run_partitioned
+from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
 from penstock.views import DeliveryMode
 from tests.harness.planting import Bug, Edit
-from tests.testing.fleet_planted import TRIALS
+from tests.testing.partitioned_planted import TRIALS
 
 PINS = Path(__file__).with_name("early_pins.json")
 
@@ -49,7 +49,7 @@ NAMED = [
     ),
     Bug(
         "old send retried: what is told late is taken",
-        "recovery.productions.early:newer",
+        "recovery.productions.early_sets:newer",
         "return early.order > known",
         "return True",
     ),
@@ -61,7 +61,7 @@ NAMED = [
     ),
     Bug(
         "zombie: what an older epoch told is answered",
-        "recovery.productions.early:newer",
+        "recovery.productions.early_sets:newer",
         "if early.epoch < known[0]:",
         "if False:",
     ),
@@ -95,8 +95,8 @@ BUGS = [
     ),
     Bug(
         "what is told overtakes what was owed",
-        "testing.partitions.fleet_wire:EarlyWire._round",
-        "fleet.members[here].owed(other) is not None",
+        "testing.partitions.simulated_wire:EarlyWire._round",
+        "world.members[here].owed(other) is not None",
         "False",
     ),
     Bug(
@@ -148,10 +148,10 @@ BUGS = [
     ),
     Bug(
         "what was there before one told something is kept in the place of another's",
-        "recovery.productions.early:keep_before",
+        "recovery.productions.early_sets:keep_before",
         "_KEY.pack(sender)",
         "_KEY.pack(0)",
-        Edit("recovery.productions.early:undo_rows", "_KEY.pack(sender)", "_KEY.pack(0)"),
+        Edit("recovery.productions.early_sets:undo_rows", "_KEY.pack(sender)", "_KEY.pack(0)"),
     ),
     Bug(
         "who contributes nothing any more is named without its group's other documents",

@@ -16,14 +16,14 @@ from typing import Protocol
 
 from penstock.testing.simulator.checks import Wrong
 from tests.harness.planting import Bug
-from tests.testing import early_planted, fleet_planted
+from tests.testing import early_planted, partitioned_planted
 from tests.testing import planted as fused
 from tests.testing.planted import Pin, pins, planted
 
 _FURTHER, _LONGEST = 400, 160
 KINDS = {
     "fused": fused,
-    "strong": fleet_planted,
+    "strong": partitioned_planted,
     "early": early_planted,
 }  # for each kind of production: the bugs, their pins, and the function that runs a seed
 

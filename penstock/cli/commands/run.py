@@ -26,8 +26,8 @@ from penstock.cli.command_frame import command, load_app, open_reader, reach_wri
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import table_names, view_names
-from penstock.cli.running.claims import Claim, MemberClaim, ReaderClaim
 from penstock.cli.running.sink_thread import SinkThread, asked_of, begun
+from penstock.cli.running.source_claims import Claim, MemberClaim, ReaderClaim
 from penstock.cli.running.source_thread import SHOWN, SourceThread, source_of, topic_of
 from penstock.cli.running.stopped_members import end_stopped
 from penstock.cli.signals import Stop

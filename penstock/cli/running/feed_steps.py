@@ -17,7 +17,7 @@ _PART = 1_000  # changes, about
 class FeedSteps:
     """The changes of some views after a position. Without a position, all their rows come first.
 
-    They are saved changes. With `early` they include changes whose batch is not saved yet.
+    They are saved changes. With `early_sets` they include changes whose batch is not saved yet.
     """
 
     def __init__(self, engine: Engine, views: Sequence[str], since: Position | None, early: bool = False) -> None:

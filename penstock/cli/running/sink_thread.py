@@ -22,8 +22,8 @@ from penstock.cli.command_frame import view_of
 from penstock.cli.context import WRONG
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps
-from penstock.cli.running.claims import Claim
 from penstock.cli.running.feed_steps import FeedSteps
+from penstock.cli.running.source_claims import Claim
 from penstock.engine import LOST, Engine
 from penstock.kafka import BrokerAway, KafkaFault
 from penstock.sink import (

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.cache import ArgumentKind, PenstockError, RecordError, ValueKind, normalise, pack_document
+from penstock.core.input.document_size import MOST_BYTES, sized
 from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
 from penstock.mapreduce import JoinedLines
 from penstock.spout import Record, SpoutBatch
@@ -21,7 +22,6 @@ from penstock.views import Table
 
 ONE = 10_000
 MANY = 50_000
-MOST_BYTES = 16 << 20
 """The largest size of one document, and about the largest size of one transaction."""
 _MANY_LINES = 1_000  # from this number on it is faster to inspect them in one piece
 _SPACE = b" \t\r\n"
@@ -125,13 +125,6 @@ def line_of(doc: Any) -> bytes:
     else:
         raise RecordError(f"it is no document but {type(doc).__name__}; put {_KINDS}")
     return sized(line)
-
-
-def sized(line: bytes) -> bytes:
-    """Return the line. Raise RecordError if it is longer than a document may be."""
-    if len(line) > MOST_BYTES:
-        raise RecordError(f"it has {len(line)} bytes, more than {MOST_BYTES}")
-    return line
 
 
 def _bytes_of(text: str | bytes | bytearray | memoryview) -> bytes:

@@ -41,7 +41,7 @@ def follow(
 
     They come in parts of whole commits. Only rows and the differences of a switch may be split, since their number is
     unbounded. With `until` it ends with the changes of that position. Errors are raised by this call, before the first
-    change is read. One store has no early changes, so `early` has no effect.
+    change is read. One store has no early changes, so `early_sets` has no effect.
     """
     for name, position in (("since", since), ("until", until)):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
@@ -160,7 +160,7 @@ class FeedReader:
     """A reader's position in the feed of one store.
 
     `shown` returns the position up to which readers of all partitions see this store, while a switch is unfinished.
-    Unless it is `early`, a follower yields only saved changes.
+    Unless it is `early_sets`, a follower yields only saved changes.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from penstock.cache import KeyKind, KeyTooLong, decode_key, encode_key, stored_key
 
 if TYPE_CHECKING:
-    from penstock.mapreduce.columns.key_ranges import KeyRanges
+    from penstock.mapreduce.columns.partition_ranges import KeyRanges
 
 Codes = NDArray[np.int32]
 NONE = -1  # no contribution

@@ -34,8 +34,8 @@ from penstock.mapreduce import (
 )
 from penstock.spout import Record
 from penstock.testing.simulator.app_changes import variants_of
+from penstock.testing.simulator.fault_plan import Plan, plan_of
 from penstock.testing.simulator.outage import Switch
-from penstock.testing.simulator.plan import Plan, plan_of
 from penstock.views import App, field
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
@@ -336,7 +336,7 @@ def _map(doc: Any) -> dict[str, Any]:
 
 
 def tokens() -> Trial:
-    """Return an app whose records have unique tokens. Its chained views list them, and `fleet_reader` follows them."""
+    """Return an app whose records have unique tokens. Its chained views list them; `partitioned_reader` follows."""
     app = App("tokens")
     docs = app.table("docs", key="id", ts="ts")
     names = docs.view("names", key="name", reduce=collect(100, "token"))

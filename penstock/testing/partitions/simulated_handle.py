@@ -34,8 +34,8 @@ class Serves(Protocol):
 class SimulatedHandle:
     """The handle of a partition. If the partition ends, it is started again, and the call is repeated."""
 
-    def __init__(self, fleet: Serves, i: int) -> None:
-        self._world = fleet
+    def __init__(self, world: Serves, i: int) -> None:
+        self._world = world
         self._i = i
 
     def take(
@@ -48,10 +48,10 @@ class SimulatedHandle:
         others: Mapping[int, Tables] | None = None,
     ) -> list[Counts]:
         """Take records that the partition owns, and the offsets after them, in one transaction."""
-        fleet, i = self._world, self._i
-        fleet.give(i, number)
-        counts = fleet.done(i, lambda member: member.take(tables, sources, number, kinds, strict, others))
-        fleet.landed(i)
+        world, i = self._world, self._i
+        world.give(i, number)
+        counts = world.done(i, lambda member: member.take(tables, sources, number, kinds, strict, others))
+        world.landed(i)
         return counts
 
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:

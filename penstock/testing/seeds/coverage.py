@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from penstock.mapreduce import nodes_db
-from penstock.testing.simulator.faults import Fault
-from penstock.testing.simulator.machine import Machine, RecordsInFlight
-from penstock.testing.simulator.plan import (
+from penstock.testing.simulator.fault_plan import (
     BuildViews,
     Deliver,
     Operate,
@@ -25,6 +23,8 @@ from penstock.testing.simulator.plan import (
     Step,
     Write,
 )
+from penstock.testing.simulator.faults import Fault
+from penstock.testing.simulator.machine import Machine, RecordsInFlight
 from penstock.testing.simulator.publisher import Link
 from penstock.testing.simulator.run import StepWitness
 from penstock.views import App, FieldMap, Merge, ReduceFunction, Table, View

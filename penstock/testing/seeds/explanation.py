@@ -12,8 +12,7 @@ from typing import Any
 from penstock.cache import UnknownName
 from penstock.recovery import emission, identity
 from penstock.testing.simulator.checks import ABSENT, Finding
-from penstock.testing.simulator.machine import Machine, RecordsInFlight, source_name
-from penstock.testing.simulator.plan import (
+from penstock.testing.simulator.fault_plan import (
     Action,
     BuildViews,
     Deliver,
@@ -27,6 +26,7 @@ from penstock.testing.simulator.plan import (
     Step,
     Write,
 )
+from penstock.testing.simulator.machine import Machine, RecordsInFlight, source_name
 from penstock.testing.simulator.run import Failure, StepWitness, run
 from penstock.views import App, NotBuilt, View
 

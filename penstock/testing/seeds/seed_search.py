@@ -16,7 +16,7 @@ from itertools import chain, count
 
 from penstock.cache import PenstockError
 from penstock.testing.seeds.shrinking import shrunk
-from penstock.testing.simulator.plan import Plan
+from penstock.testing.simulator.fault_plan import Plan
 from penstock.testing.simulator.run import Failure, RunTally, run
 from penstock.views import App
 

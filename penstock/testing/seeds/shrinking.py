@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.cache import Limits
 from penstock.spout import Record
 from penstock.testing.simulator.checks import Wrong
-from penstock.testing.simulator.plan import BuildViews, Deliver, Plan, Step, Write
+from penstock.testing.simulator.fault_plan import BuildViews, Deliver, Plan, Step, Write
 from penstock.testing.simulator.run import Failure
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.engine import Engine
 from penstock.spout import Record
-from penstock.testing.simulator.plan import PutMode
+from penstock.testing.simulator.fault_plan import PutMode
 
 
 def calls_of(how: PutMode, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:

@@ -26,10 +26,10 @@ from penstock.testing.simulator.app_changes import Frozen
 from penstock.testing.simulator.checks import HASH_SEED, Finding, Wrong, demand, differences
 from penstock.testing.simulator.client import is_list, put_by
 from penstock.testing.simulator.disk import Disk
+from penstock.testing.simulator.fault_plan import PutMode
 from penstock.testing.simulator.faults import Crash, Fault, Interrupted, Points, Strike
 from penstock.testing.simulator.operator import Operator
 from penstock.testing.simulator.outage import Switch
-from penstock.testing.simulator.plan import PutMode
 from penstock.testing.simulator.publisher import Downstream, Pub
 from penstock.testing.simulator.subscriber import Subscriber
 from penstock.views import App

@@ -11,7 +11,7 @@ from penstock.engine import Engine
 from penstock.recovery import Repaired
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.simulator.checks import Finding
-from penstock.testing.simulator.plan import Operate, OperatorAction
+from penstock.testing.simulator.fault_plan import Operate, OperatorAction
 from penstock.views import App
 
 

@@ -14,8 +14,7 @@ from typing import Protocol
 
 from penstock.mapreduce import small_trees
 from penstock.testing.simulator.checks import Wrong
-from penstock.testing.simulator.machine import Machine, Witness
-from penstock.testing.simulator.plan import (
+from penstock.testing.simulator.fault_plan import (
     Action,
     BuildViews,
     Deliver,
@@ -31,6 +30,7 @@ from penstock.testing.simulator.plan import (
     Step,
     Write,
 )
+from penstock.testing.simulator.machine import Machine, Witness
 from penstock.testing.simulator.world import World
 from penstock.views import App
 

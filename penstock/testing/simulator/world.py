@@ -22,10 +22,10 @@ from penstock.testing.simulator.checks import (
     stored_group,
 )
 from penstock.testing.simulator.client import calls_of
+from penstock.testing.simulator.fault_plan import Operate, OperatorAction, PutMode
 from penstock.testing.simulator.faults import Fault
 from penstock.testing.simulator.machine import Machine, RecordsInFlight, source_name
 from penstock.testing.simulator.operator import holds_any
-from penstock.testing.simulator.plan import Operate, OperatorAction, PutMode
 from penstock.testing.simulator.publisher import Link
 
 _POLLS = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cli.running.claims import SESSION, MemberClaim
+from penstock.cli.running.source_claims import SESSION, MemberClaim
 from penstock.cli.running.source_thread import SourceThread
 from penstock.engine import Engine, StandbyWriter
 from penstock.engine.writers.open_writer import writer

@@ -29,7 +29,7 @@ TIES = [
     ),
     Bug(
         "a node without bits left to tell its items apart is cut",
-        "mapreduce.tries.trie_update:TrieUpdate._split",
+        "mapreduce.tries.changed_partials:TrieUpdate._split",
         "& (depth < DEEPEST)",
         "& (depth < DEEPEST - 1)",
     ),

@@ -79,7 +79,7 @@ BUGS = [
         "trees",
         Bug(
             "rows come store by store",
-            "cache.store.merged_reader:MergedReader.scan",
+            "cache.store.merged_stores:MergedReader.scan",
             "heapq.merge(*scans, key=itemgetter(0), reverse=reverse)",
             "(row for scan in scans for row in scan)",
         ),
@@ -88,7 +88,7 @@ BUGS = [
         "trees",
         Bug(
             "look-ups ask the first store alone",
-            "cache.store.merged_reader:MergedReader.get_many",
+            "cache.store.merged_stores:MergedReader.get_many",
             "left = [i for i in left if out[i] is None]",
             "left = []",
         ),

@@ -6,8 +6,8 @@ import penstock as ps
 from penstock.cache import Limits
 from penstock.testing.seeds.explanation import explained
 from penstock.testing.seeds.seed_search import smallest
+from penstock.testing.simulator.fault_plan import Deliver, Plan, Poll, Step
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import Deliver, Plan, Poll, Step
 from penstock.testing.simulator.run import Failure, run
 from tests.testing.planted import BUGS, planted
 

@@ -11,8 +11,8 @@ from penstock.spout import Record
 from penstock.testing.equivalence import assert_crash_equivalent
 from penstock.testing.simulator.app_changes import changed, variants_of
 from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.fault_plan import SMALL
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import SMALL
 from penstock.testing.simulator.world import World
 from penstock.views import NotBuilt
 from tests.testing.planted import BUGS, planted

@@ -6,8 +6,8 @@ import penstock as ps
 from penstock.cache import StoreFull
 from penstock.spout import Record
 from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.fault_plan import PutMode
 from penstock.testing.simulator.faults import Fault, Strike
-from penstock.testing.simulator.plan import PutMode
 from penstock.testing.simulator.world import World
 
 LOG = [Record("users", i, {"id": i, "name": "Sue"}, offset=i) for i in range(4)]

@@ -8,10 +8,10 @@ import penstock as ps
 from penstock.spout import Record
 from penstock.testing.inputs.trial_apps import trials
 from penstock.testing.simulator.checks import Wrong
+from penstock.testing.simulator.fault_plan import Operate, OperatorAction
 from penstock.testing.simulator.faults import Fault, Strike
 from penstock.testing.simulator.operator import Operator
 from penstock.testing.simulator.outage import Failing, Switch
-from penstock.testing.simulator.plan import Operate, OperatorAction
 from penstock.testing.simulator.world import World
 from tests.testing.planted import BUGS, planted
 

@@ -36,7 +36,7 @@ from penstock.mapreduce import KeyRanges, even_starts
 from penstock.recovery import EarlySet
 from penstock.spout import Record
 from penstock.testing.expected.expected_views import Oracle
-from penstock.testing.partitions.fleet_plan import PartitionedPlan
+from penstock.testing.partitions.partitioned_plan import PartitionedPlan
 from penstock.testing.partitions.simulated_handle import SimulatedHandle
 from penstock.testing.simulator.checks import HASH_SEED, Finding, Wrong
 from penstock.testing.simulator.disk import Disk
@@ -78,12 +78,12 @@ class _Served(PartitionedStore):
     """The store over the partitions. Its messages travel on the simulated wire."""
 
     def __init__(
-        self, fleet: PartitionedMachine, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
+        self, world: PartitionedMachine, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
     ) -> None:
-        self._world = fleet
-        super().__init__(fleet.app, fleet.layout, cores, seats, lambda: None, None, None, changed)
+        self._world = world
+        super().__init__(world.app, world.layout, cores, seats, lambda: None, None, None, changed)
         self.reading.looks = 0
-        self.writing.saved = SavedBatches(seats, [seat.standing() for seat in seats], fleet.traffic)
+        self.writing.saved = SavedBatches(seats, [seat.standing() for seat in seats], world.traffic)
 
     def carry(self) -> list[str]:
         """Deliver everything that is owed."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from penstock.mapreduce import small_trees
 from penstock.testing.inputs.trial_apps import Trial, tokens
-from penstock.testing.partitions.fleet import PartitionedWorld
-from penstock.testing.partitions.fleet_plan import FAILURES, PartitionedPlan, partitioned_plan
+from penstock.testing.partitions.partitioned_plan import FAILURES, PartitionedPlan, partitioned_plan
+from penstock.testing.partitions.partitioned_world import PartitionedWorld
 from penstock.testing.seeds.seed_search import Totals, collected_after
 from penstock.testing.seeds.shrinking import descended
 from penstock.testing.simulator.app_changes import with_production
@@ -37,15 +37,15 @@ def run_partitioned(app: App, plan: PartitionedPlan) -> RunTally:
     number = HEALING
     try:
         with small_trees() if plan.small_trees else nullcontext():
-            fleet = PartitionedWorld(app, plan)
+            world = PartitionedWorld(app, plan)
             for step in plan.steps:
                 number += 1
-                fleet.do(step)
+                world.do(step)
             number = HEALING
-            fleet.heal()
+            world.heal()
     except Wrong as wrong:
         raise PartitionedFailure(plan, number, wrong) from wrong
-    return RunTally(len(plan.steps), fleet.points.passed, fleet.faults)
+    return RunTally(len(plan.steps), world.points.passed, world.faults)
 
 
 def attempt_partitioned(app: App, plan: PartitionedPlan, totals: Totals) -> PartitionedFailure | None:

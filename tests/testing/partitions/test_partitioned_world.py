@@ -8,12 +8,12 @@ import os
 import pytest
 
 from penstock.testing.kinds import KINDS, TRIALS
-from penstock.testing.partitions.fleet_run import partitioned_run_of, run_partitioned
+from penstock.testing.partitions.partitioned_run import partitioned_run_of, run_partitioned
 from penstock.testing.seeds.seed_search import Seeds
 from penstock.views import DeliveryMode
 from tests.harness.planting import Bug
 from tests.testing import early_planted
-from tests.testing.fleet_planted import BUGS, NAMED, PINS, finds
+from tests.testing.partitioned_planted import BUGS, NAMED, PINS, finds
 from tests.testing.planted import pins, planted
 
 PARTED = tuple(production.value for production in DeliveryMode)

@@ -12,17 +12,17 @@ from contextlib import suppress
 from penstock.cache import BatchRejected, StoreFull
 from penstock.engine import Member, Switching, guard_of
 from penstock.recovery import EarlySet, OldEpoch
-from penstock.testing.partitions.fleet_checks import AtRest
-from penstock.testing.partitions.fleet_machine import Ended, PartitionedMachine, RoutedRecords
-from penstock.testing.partitions.fleet_operator import PartitionedOperator
-from penstock.testing.partitions.fleet_plan import PartitionedPlan, PartitionedStep
-from penstock.testing.partitions.fleet_reader import SavedReader
-from penstock.testing.partitions.fleet_wire import EarlyWire, Packet
+from penstock.testing.partitions.partitioned_checks import AtRest
+from penstock.testing.partitions.partitioned_machine import Ended, PartitionedMachine, RoutedRecords
+from penstock.testing.partitions.partitioned_operator import PartitionedOperator
+from penstock.testing.partitions.partitioned_plan import PartitionedPlan, PartitionedStep
+from penstock.testing.partitions.partitioned_reader import SavedReader
+from penstock.testing.partitions.simulated_wire import EarlyWire, Packet
 from penstock.testing.simulator.checks import Finding, Wrong, demand, differences
 from penstock.testing.simulator.client import calls_of, is_list, put_by
+from penstock.testing.simulator.fault_plan import PutMode
 from penstock.testing.simulator.faults import Crash
 from penstock.testing.simulator.machine import source_name
-from penstock.testing.simulator.plan import PutMode
 from penstock.views import App
 
 _POLLS = 4

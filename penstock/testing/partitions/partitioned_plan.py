@@ -26,8 +26,8 @@ from random import Random
 from penstock.cache import Limits
 from penstock.spout import Record
 from penstock.testing.seeds.shrinking import cuts
+from penstock.testing.simulator.fault_plan import GROWING, SMALL, PutMode, RecordSource
 from penstock.testing.simulator.faults import AFTER, Fault, Strike
-from penstock.testing.simulator.plan import GROWING, SMALL, PutMode, RecordSource
 from penstock.views import App
 
 KINDS = ("deliver", "write", "send", "arrive", "drop", "crash", "restart", "forget", "poll", "settle", "mend")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.testing.inputs.trial_apps import trials
-from penstock.testing.partitions.fleet_run import PartitionedFailure, partitioned_run_of, run_partitioned
+from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
 from tests.harness.planting import Bug
 
-PINS = Path(__file__).with_name("fleet_pins.json")
+PINS = Path(__file__).with_name("partitioned_pins.json")
 TRIALS = trials()
 
 NAMED = [
@@ -23,7 +23,7 @@ NAMED = [
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
-        "recovery.productions.numbered:saved",
+        "recovery.productions.stored_productions:saved",
         "now.get(other, 0) + 1",
         "max(1, now.get(other, 0))",
     ),
@@ -49,7 +49,7 @@ NAMED = [
     ),
     Bug(
         "old send retried: what was taken is taken again",
-        "recovery.productions.numbered:next_productions",
+        "recovery.productions.stored_productions:next_productions",
         "if owed.number == number + 1:",
         "if owed.number <= number + 1:",
     ),
@@ -61,7 +61,7 @@ NAMED = [
     ),
     Bug(
         "zombie: what an older epoch said is taken",
-        "recovery.productions.numbered:next_productions",
+        "recovery.productions.stored_productions:next_productions",
         "if production.epoch < before.epoch:",
         "if False:",
     ),
@@ -102,10 +102,15 @@ BUGS = [
         "standing[to].taken.get(of, 0) < number",
         "False",
     ),
-    Bug("what is owed is not saved", "recovery.productions.numbered:saved", "writer.put_many(OUT, rows)", "pass"),
+    Bug(
+        "what is owed is not saved",
+        "recovery.productions.stored_productions:saved",
+        "writer.put_many(OUT, rows)",
+        "pass",
+    ),
     Bug(
         "what is sent begins one too late",
-        "recovery.productions.numbered:owed_after",
+        "recovery.productions.stored_productions:owed_after",
         "_KEY.pack(other, number + 1)",
         "_KEY.pack(other, number + 2)",
     ),
@@ -146,7 +151,9 @@ BUGS = [
         "if out and sums and not alone:",
         "if out:",
     ),
-    Bug("deletions go to the first partition", "partitions.routing:Router.parted", "owners[places] = own", "pass"),
+    Bug(
+        "deletions go to the first partition", "partitions.record_router:Router.parted", "owners[places] = own", "pass"
+    ),
     Bug(
         "a source goes on from where the furthest partition stands",
         "partitions.cached_offsets:SourcePositions.remembered",
@@ -174,13 +181,13 @@ BUGS = [
     ),
     Bug(
         "records of a batch change places on their way",
-        "partitions.routing:_part",
+        "partitions.record_router:_part",
         "lines[lines >= 0].tolist()",
         "lines[lines >= 0][::-1].tolist()",
     ),
     Bug(
         "what has arrived is not deleted",
-        "recovery.productions.numbered:deleted",
+        "recovery.productions.stored_productions:deleted",
         "writer.delete_many(OUT, keys)",
         "pass",
     ),
@@ -192,7 +199,7 @@ BUGS = [
     ),
     Bug(
         "the ts beside a record is forgotten on its way",
-        "partitions.routing:_part",
+        "partitions.record_router:_part",
         "if records.stamps:",
         "if False:",
     ),

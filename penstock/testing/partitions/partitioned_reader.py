@@ -17,7 +17,7 @@ from penstock.testing.simulator.checks import Finding, demand
 from penstock.views import ABSENT
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet_machine import PartitionedMachine
+    from penstock.testing.partitions.partitioned_machine import PartitionedMachine
 
 TOKENS = "tokens"
 """The name of the app whose records have tokens."""
@@ -26,8 +26,8 @@ TOKENS = "tokens"
 class SavedReader:
     """Readers of the saved changes of each partition, with the results that they have read."""
 
-    def __init__(self, fleet: PartitionedMachine, partitions: int) -> None:
-        self._world = fleet
+    def __init__(self, world: PartitionedMachine, partitions: int) -> None:
+        self._world = world
         self._since: list[int | None] = [None] * partitions
         self._known: list[dict[tuple[str, Any], Any]] = [{} for _ in range(partitions)]
 
@@ -38,9 +38,9 @@ class SavedReader:
                 demand(self._findings(i))
 
     def _findings(self, i: int) -> Iterator[Finding]:
-        fleet, known = self._world, self._known[i]
-        follower = FeedReader(fleet.members[i].core, [view.name for view in fleet.app.views()], self._since[i])
-        live = {doc["token"] for _, doc in fleet.oracle.tables["docs"].living()}
+        world, known = self._world, self._known[i]
+        follower = FeedReader(world.members[i].core, [view.name for view in world.app.views()], self._since[i])
+        live = {doc["token"] for _, doc in world.oracle.tables["docs"].living()}
         while follower.more:
             for change in (change for part in follower.step() for change in part):
                 where = change.view, change.group
@@ -48,8 +48,8 @@ class SavedReader:
                 said = f"view {change.view!r}, group {change.group!r}, at partition {i}"
                 if known.get(where, ABSENT) != change.old:
                     yield Finding("saved", said, f"changes {change.old}, and {known.get(where)} was given before")
-                if not new <= fleet.tokens:
-                    yield Finding("saved", said, f"has {new - fleet.tokens} of records that are not saved")
+                if not new <= world.tokens:
+                    yield Finding("saved", said, f"has {new - world.tokens} of records that are not saved")
                 if (old - new) & live:
                     yield Finding("saved", said, f"lost {(old - new) & live} of records that are still documents")
                 known[where] = change.new

@@ -78,8 +78,8 @@ class Wired(Protocol):
 class EarlyWire:
     """The early sets of partitions, on a simulated wire."""
 
-    def __init__(self, fleet: Wired, seed: int) -> None:
-        self._world = fleet
+    def __init__(self, world: Wired, seed: int) -> None:
+        self._world = world
         self._choose = Random(seed)
         self._there: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered
         self._waiting: dict[int, Mapping[int, EarlySet]] = {}
@@ -93,14 +93,14 @@ class EarlyWire:
         """Take the answer to an early set."""
         heard = packet.heard
         assert heard is not None, "it is an answer to what was told"
-        fleet, here, other = self._world, packet.to, packet.sender
-        if heard.epoch != fleet.epochs[here]:
+        world, here, other = self._world, packet.to, packet.sender
+        if heard.epoch != world.epochs[here]:
             return  # the process that sent it has ended
         asked = self._waiting.get(here, {}).get(other)
         if asked is not None and asked.order == heard.order:
             self._there.add((here, other))
         if not heard.parts:
-            fleet.members[here].knows(other, heard)
+            world.members[here].knows(other, heard)
 
     def carry(self) -> None:
         """Deliver some messages in any order. While faults are on, some are lost, and some come twice."""
@@ -122,20 +122,20 @@ class EarlyWire:
 
     def _round(self, here: int, early: Mapping[int, EarlySet], lossy: bool) -> bool:
         """Send the unanswered early sets, and let the wire deliver. Return whether the wait is over."""
-        fleet, choose = self._world, self._choose
-        member = fleet.members[here]
+        world, choose = self._world, self._choose
+        member = world.members[here]
         for other, one in early.items():
             if (here, other) in self._there:
                 continue
-            if one.parts and (other in member.unheard or fleet.members[here].owed(other) is not None):
-                fleet.send(here, other)
+            if one.parts and (other in member.unheard or world.members[here].owed(other) is not None):
+                world.send(here, other)
             else:
-                fleet.wire.append(Packet(here, other, early=one))
-        for _ in range(choose.randrange(1, 6) if lossy else len(fleet.wire)):
-            if fleet.wire:
-                self._deliver(fleet.wire.pop(choose.randrange(len(fleet.wire))), lossy)
-            fleet.reader.look()
-            if member is not fleet.members[here]:
+                world.wire.append(Packet(here, other, early=one))
+        for _ in range(choose.randrange(1, 6) if lossy else len(world.wire)):
+            if world.wire:
+                self._deliver(world.wire.pop(choose.randrange(len(world.wire))), lossy)
+            world.reader.look()
+            if member is not world.members[here]:
                 raise Crash(Fault.CRASH, f"{here} is followed")
         if lossy and choose.random() < _CRASH:
             raise Crash(Fault.CRASH, f"{here} waits")

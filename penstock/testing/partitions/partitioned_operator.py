@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.testing.simulator.checks import Finding, Wrong, demand, differences
+from penstock.testing.simulator.fault_plan import Operate, OperatorAction
 from penstock.testing.simulator.operator import Operator, holds_any
-from penstock.testing.simulator.plan import Operate, OperatorAction
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.fleet_machine import PartitionedMachine
-    from penstock.testing.partitions.fleet_plan import PartitionedStep
+    from penstock.testing.partitions.partitioned_machine import PartitionedMachine
+    from penstock.testing.partitions.partitioned_plan import PartitionedStep
 
 _LIMITS = (1, 1, 2, 5, 50)  # documents in one step of a build
 _BEFORE = (0, 0, 1, -1)
@@ -25,37 +25,37 @@ _MENDING = (*OperatorAction, OperatorAction.RETRY)
 class PartitionedOperator:
     """The operator of one partitioned store."""
 
-    def __init__(self, fleet: PartitionedMachine) -> None:
-        self._world = fleet
+    def __init__(self, world: PartitionedMachine) -> None:
+        self._world = world
         self.store_operator = Operator()
 
     def build(self, step: PartitionedStep) -> None:
         """Run a step of the build at each partition, and switch when all are complete."""
-        fleet = self._world
-        before = [member.core.build is not None for member in fleet.members]
-        fleet.store.building.build(_LIMITS[step.a % len(_LIMITS)])
-        after = [member.core.build is not None for member in fleet.members]
+        world = self._world
+        before = [member.core.build is not None for member in world.members]
+        world.store.building.build(_LIMITS[step.a % len(_LIMITS)])
+        after = [member.core.build is not None for member in world.members]
         if any(was and not still for was, still in zip(before, after, strict=True)):
             if any(after):
                 raise Wrong([Finding("generations", "store", "some partitions switched, and others did not")])
-            with fleet.engine.snapshot() as snap:
-                demand(differences(snap, fleet.oracle))
+            with world.engine.snapshot() as snap:
+                demand(differences(snap, world.oracle))
 
     def change(self, step: PartitionedStep) -> None:
         """End all processes, and open the store with another app.
 
         Before that, some partitions may open it with a third.
         """
-        fleet, n = self._world, len(self._world.disks)
+        world, n = self._world, len(self._world.disks)
         some = _BEFORE[step.c % len(_BEFORE)] % n
         if some:
-            fleet.turn(step.b)
-            fleet.end()
-            fleet.agree()
+            world.turn(step.b)
+            world.end()
+            world.agree()
             for i in range(some):
-                fleet.member((step.b + i) % n)
-        fleet.turn(step.a)
-        fleet.restart()
+                world.member((step.b + i) % n)
+        world.turn(step.a)
+        world.restart()
 
     def build_all(self) -> None:
         """Finish all builds."""
@@ -64,9 +64,9 @@ class PartitionedOperator:
     def repair(self, step: PartitionedStep) -> None:
         """Repair part of a correct store. Only held documents and groups may change."""
         self.build_all()
-        fleet, [record] = self._world, step.records
-        held = holds_any(fleet.engine)
+        world, [record] = self._world, step.records
+        held = holds_any(world.engine)
         mend = Operate(_MENDING[step.a % len(_MENDING)], step.b, record)
-        found = list(self.store_operator.repaired(fleet.engine, fleet.app, fleet.oracle, mend))
+        found = list(self.store_operator.repaired(world.engine, world.app, world.oracle, mend))
         if not held:
             demand(found)
