@@ -19,11 +19,10 @@ def test_there_are_26_vectors() -> None:
 
 
 def test_frames_are_split_at_every_byte() -> None:
-    stream = b"".join(raw for _, raw in VECTORS.values())
-    frames = [frame for frame, _ in VECTORS.values()]
-    for cut in range(len(stream) + 1):
-        first, rest = split(stream[:cut])
-        assert first + split(rest + stream[cut:])[0] == frames
+    for frame, raw in VECTORS.values():
+        for cut in range(len(raw)):
+            assert split(raw + raw[:cut]) == ([frame], raw[:cut])
+    assert split(b"".join(raw for _, raw in VECTORS.values())) == ([frame for frame, _ in VECTORS.values()], b"")
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x09", b"\x63abc", b"\x00\x00", b"\x05" + bytes(26), b"\x05" + bytes(27)])

@@ -1,7 +1,8 @@
 """Known departures of the reference sink from the oracle, by the tables of the protocol.
 
-`Positions` predicts the offsets in its answers to notify and eos. The reference sink keeps them in memory, so they can
-be older than the received offset. A worker ignores them. `departs` tells which frames part the two for good.
+`departs` tells which frames part the two for good. Each other fault of the worker ends the reference sink with status
+66. `Positions` predicts the offsets in its answers to notify and eos. The reference sink keeps them in memory, so they
+can be older than the received offset. A worker ignores them.
 """
 
 from __future__ import annotations
@@ -66,10 +67,18 @@ def _vote(worker: Worker, txn: str, where: list[tuple[int, int, int]]) -> str | 
 def departs(oracle: Oracle, connection: int, frame: Frame) -> str | None:
     """Return why the reference sink differs from the oracle at this step or after it, or None. Ask before the step."""
     name = oracle.active.get(connection)
+    if frame[0] == "hello" and (name is not None or frame[4] in oracle.active.values()):
+        return "touches the file at a second hello"
     if name is None:
         return None
     worker = oracle.workers[name]
     match frame:
+        case ("ok" | "ack" | "restart" | "notify_ack", *_):
+            return "sends the frame back"
+        case ("notify", stream, _, _) if stream != 1:
+            return "keeps the connection after its error"
+        case ("message" | "eos", *_) if connection not in oracle.notified:
+            return "accepts the frame if an earlier connection had a notify"
         case ("phase1", txn, where):
             return _vote(worker, txn, where)
         case ("phase2", txn, commit) if worker.open is not None and worker.open[0] == txn:
