@@ -87,13 +87,13 @@ class _History:
         return self.numbers
 
     def connect(self, name: str) -> int:
-        """Add the introduction of a worker. A few leave out its notify."""
+        """Add the introduction of a worker. A few leave out a frame of it."""
         self.connections += 1
         notify: Frame = ("notify", 1, f"app-w-{name}-id-7".encode(), 0)
-        introduction: list[Frame] = [("hello", VERSION, COOKIE, "app", name), notify, ("list", self.number())]
-        if self.draw(st.integers(0, 15)) == 0:
-            introduction.remove(notify)
-        self.add(self.connections, *introduction)
+        hello: Frame = ("hello", VERSION, COOKIE, "app", name)
+        kept = [notify, ("list", self.number())]
+        missing = self.draw(st.integers(0, 19))  # of `kept`; most numbers name none
+        self.add(self.connections, hello, *kept[:missing], *kept[missing + 1 :])
         return self.connections
 
     def connection(self, name: str) -> int:

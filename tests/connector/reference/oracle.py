@@ -6,8 +6,8 @@ frames come from no wire: `("cut", prefix)` ends a connection, after `prefix` by
 An `error` of the oracle has a part of the text that the sink must send.
 
 Choices where the protocol leaves one:
-
-- A notify is required on each connection before data and eos. Its answer names the received offset after truncation.
+- Each connection needs a notify before data and eos. Its answer names the received offset after truncation.
+- Each connection needs a list before phase 1, since a vote before the answer to the list would crash the worker.
 - A notify of another stream than 1 is refused like each fault of the peer: an error, and the end of the connection.
 - A vote for a second transaction, or for the open one with another range, is abort and is not recorded.
 - `workers_left` skips each worker that has a connection. The worker that sends it is one of them.
@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.connector.reference.frames import COOKIE, CREDITS, VERSION, Frame, decoded
 
+NEEDS = {"message": "notify", "eos": "notify", "phase1": "list"}
 NAME = re.compile(r"(?!\.)[A-Za-z0-9_.-]{1,128}")
 
 
@@ -57,10 +58,9 @@ class Worker:
         if self.open is not None:
             return self.open == (txn, where, True)
         stream, start, end = where[0] if len(where) == 1 else (0, 0, 0)
-        valid = stream == 1 and self.committed == start <= end <= self.received
-        self.open = txn, where, valid and not self.abort_next and not refused
-        self.abort_next = False
-        return self.open[2]
+        valid = stream == 1 and self.committed == start <= end <= self.received and not (self.abort_next or refused)
+        self.open, self.abort_next = (txn, where, valid), False
+        return valid
 
     def decide(self, txn: str, commit: bool) -> None:
         if self.open is None or self.open[0] != txn:
@@ -80,7 +80,7 @@ class Oracle:
     workers: dict[str, Worker] = field(default_factory=dict)
     left: list[tuple[str, bytes]] = field(default_factory=list)  # workers that left, with their committed bytes
     active: dict[int, str] = field(default_factory=dict)  # connections after hello
-    notified: set[int] = field(default_factory=set)
+    seen: set[tuple[int, str]] = field(default_factory=set)  # connections, and the kinds of their frames
     closed: set[int] = field(default_factory=set)
 
     def step(self, connection: int, frame: Frame) -> list[Frame]:
@@ -89,8 +89,7 @@ class Oracle:
         if connection in self.closed:
             return []
         if frame[0] in ("kill", "cut", "error"):
-            for ended in list(self.active) if frame[0] == "kill" else [connection]:
-                self._close(ended)
+            self._close(*(self.active if frame[0] == "kill" else [connection]))
             return [("closed",)] if frame[0] == "error" else []
         try:
             return self._replies(connection, *frame)
@@ -98,9 +97,9 @@ class Oracle:
             self._close(connection)
             return [("error", str(fault)), ("closed",)]
 
-    def _close(self, connection: int) -> None:
-        self.closed.add(connection)
-        self.active.pop(connection, None)
+    def _close(self, *connections: int) -> None:
+        self.closed.update(connections)
+        self.active = {number: name for number, name in self.active.items() if number not in connections}
 
     def _replies(self, connection: int, kind: str, *fields: Any) -> list[Frame]:
         if (kind == "hello") == (connection in self.active):
@@ -108,12 +107,13 @@ class Oracle:
         if kind == "hello":
             return self._hello(connection, *fields)
         worker = self.workers[self.active[connection]]
-        unknown = kind in ("message", "eos") and (fields[0] != 1 or connection not in self.notified)
-        if unknown or (kind in ("phase1", "phase2") and not fields[0].isascii()):
-            raise Fault
+        unknown = kind in ("message", "eos", "notify") and fields[0] != 1
+        early = kind in NEEDS and (connection, NEEDS[kind]) not in self.seen
+        if unknown or early or (kind in ("phase1", "phase2") and not str(fields[0]).isascii()):
+            raise Fault(f"Unsupported stream id {fields[0]}" if kind == "notify" else "")
+        self.seen.add((connection, kind))
         match kind, *fields:
-            case "notify", 1, _, _:
-                self.notified.add(connection)
+            case "notify", *_:
                 return [("notify_ack", True, 1, worker.received)]
             case "message", _, offset, _, _, body:
                 worker.append(offset, body)
@@ -128,7 +128,7 @@ class Oracle:
             case "workers_left", _, names:
                 self._workers_left(names)
             case _:
-                raise Fault(f"Unsupported stream id {fields[0]}" if kind == "notify" else "")
+                raise Fault
         return []
 
     def _hello(self, connection: int, version: str, cookie: str, _: str, name: str) -> list[Frame]:

@@ -8,7 +8,7 @@ from tests.connector.reference.frames import COOKIE, VERSION, Frame
 from tests.connector.reference.judgement import Outcome, agree, differences, judged
 from tests.connector.reference.oracle import Oracle
 
-START: list[Frame] = [("hello", VERSION, COOKIE, "app", "w1"), ("notify", 1, b"app-w-w1-id-7", 0)]
+START: list[Frame] = [("hello", VERSION, COOKIE, "app", "w1"), ("notify", 1, b"app-w-w1-id-7", 0), ("list", 1)]
 REFUSED = [("error", ""), ("closed",)]
 
 
@@ -17,7 +17,7 @@ def data(offset: int, body: bytes) -> Frame:
 
 
 def after(*frames: Frame, refused: frozenset[str] = frozenset()) -> Outcome:
-    """Run frames on connection 1 after hello and notify."""
+    """Run frames on connection 1 after its introduction."""
     return judged([(1, frame) for frame in [*START, *frames]], refused)
 
 
@@ -29,6 +29,7 @@ def test_a_round_commits() -> None:
         [
             [("ok", 500)],
             [("notify_ack", True, 1, 0)],
+            [("uncommitted", 1, [])],
             [],
             [("vote", "t1", True)],
             [],
@@ -65,9 +66,9 @@ def test_the_program_may_refuse_to_prepare() -> None:
 
 
 def test_a_gap_aborts_the_next_vote_only_and_survives_a_kill() -> None:
-    again: list[tuple[int, Frame]] = [(2, START[0]), (2, START[1])]
+    again = [(2, frame) for frame in START]
     vote: Frame = ("phase1", "t", [(1, 0, 0)])
-    history = [(1, START[0]), (1, START[1]), (1, data(5, b"x")), (1, ("kill",)), *again]
+    history = [*((1, frame) for frame in [*START, data(5, b"x"), ("kill",)]), *again]
     end: list[tuple[int, Frame]] = [(2, vote), (2, ("phase2", "t", False)), (2, vote)]
     assert judged(history + end).replies[-3:] == [[("vote", "t", False)], [], [("vote", "t", True)]]
 
@@ -120,6 +121,12 @@ def test_a_repeated_vote_is_the_same_and_another_is_abort() -> None:
     found = after(data(0, b"abc"), vote, vote, ("phase1", "u", [(1, 0, 3)]), ("phase1", "t", [(1, 0, 2)]))
     assert [reply[0][2] for reply in found.replies[-4:]] == [True, True, False, False]
     assert found.open == {"w1": ["t"]}
+
+
+def test_each_connection_needs_its_introduction() -> None:
+    for early, missing in (("phase1", "t", [(1, 0, 0)]), START[2]), (data(0, b"x"), START[1]), (("eos", 1), START[1]):
+        frames = [frame for frame in START if frame != missing]
+        assert judged([(1, frame) for frame in [*frames, early]]).replies[-1] == REFUSED
 
 
 def test_phase_2_of_no_open_transaction_does_nothing() -> None:

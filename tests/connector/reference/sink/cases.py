@@ -118,6 +118,7 @@ CASES = [
         introduced(1, phase1("é", (1, 0, 0))),
         differs=3,
     ),
+    Case("vote before list", "A vote needs a list", on(1, hello(), notify(), phase1("t1", (1, 0, 0))), differs=2),
     Case("eos before notify", "Eos needs a notify", on(1, hello(), ("eos", 1)), differs=1),
     Case("data before notify", "Data needs a notify", on(1, hello(), ABC), differs=1),
     Case(

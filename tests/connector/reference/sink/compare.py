@@ -34,7 +34,7 @@ def main() -> None:
             deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         )
         @given(histories(live=True))
         def run(history: list[Step]) -> None:

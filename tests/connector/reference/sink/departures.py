@@ -77,8 +77,10 @@ def departs(oracle: Oracle, connection: int, frame: Frame) -> str | None:
             return "sends the frame back"
         case ("notify", stream, _, _) if stream != 1:
             return "keeps the connection after its error"
-        case ("message" | "eos", *_) if connection not in oracle.notified:
+        case ("message" | "eos", *_) if (connection, "notify") not in oracle.seen:
             return "accepts the frame if an earlier connection had a notify"
+        case ("phase1", *_) if (connection, "list") not in oracle.seen:
+            return "votes before the list"
         case ("phase1", txn, where):
             return _vote(worker, txn, where)
         case ("phase2", txn, commit) if worker.open is not None and worker.open[0] == txn:

@@ -7,9 +7,11 @@ workers have names of `[a-z0-9]+` only. It listens on loopback, and it is ended 
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.util
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,6 +43,7 @@ def interpreter() -> str:
     if importlib.util.find_spec("asyncore") and importlib.util.find_spec("asynchat"):
         return sys.executable
     folder = tempfile.mkdtemp(prefix="penstock-reference-")
+    atexit.register(shutil.rmtree, folder)
     venv.create(folder, with_pip=True)
     python = str(Path(folder, "bin", "python"))
     subprocess.run([python, "-m", "pip", "install", "--quiet", "pyasyncore", "pyasynchat"], check=True)
