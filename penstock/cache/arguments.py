@@ -83,7 +83,7 @@ def _number(least: int) -> Rule:
 def _message(arguments: str) -> Rule:
     """Return a rule for callbacks: the value must be a function that accepts these arguments."""
 
-    def told(name: str, value: Any) -> Any:
+    def checked(name: str, value: Any) -> Any:
         try:
             assert callable(value)
             assert not isinstance(value, type)
@@ -92,7 +92,7 @@ def _message(arguments: str) -> Rule:
             raise ArgumentKind(name, value, f"give a function ({arguments}), or leave it out") from None
         return value
 
-    return told
+    return checked
 
 
 def _position(name: str, value: Any) -> Any:

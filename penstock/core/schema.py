@@ -160,9 +160,9 @@ def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
         done += built.documents.get(table, first) - first
     for source in parent_views(catalog):
         rows = reader.count(rows_db(catalog.entries[source].number))
-        until, told = built.rows.get(source, (b"", 0))
+        until, applied = built.rows.get(source, (b"", 0))
         total += rows
-        done += rows if until is None else min(told, rows)
+        done += rows if until is None else min(applied, rows)
     return done, total
 
 

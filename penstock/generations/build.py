@@ -98,7 +98,7 @@ class GenerationBuild:
         """Apply the next rows of a view to the views on it."""
         source, writes = self._core.views[name], Writes()
         codec, where = source.reduce.codec, f"view {name!r}"
-        start, told = self.built.rows.get(name, (b"", 0))
+        start, applied = self.built.rows.get(name, (b"", 0))
         assert start is not None, "there are rows left"
         came = max((child.building.ahead for child in source.children if child.building is not None), default=0)
         with self._core.store.write() as writer:
@@ -108,7 +108,7 @@ class GenerationBuild:
             for child in source.children:
                 if child.building is not None and deltas:
                     child.take_rows(writer, deltas, writes)
-            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (until, told + len(found))})
+            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (until, applied + len(found))})
             state = self._write(writer, writes, built)
         self._committed(writes, built, state, len(found))
         self._set_until(source, until)
@@ -127,10 +127,10 @@ class GenerationBuild:
         write_built(writer, built)
         return write_hidden(self._core, writer, writes)
 
-    def _committed(self, writes: Writes, built: BuildState, state: StateRow, told: int) -> None:
+    def _committed(self, writes: Writes, built: BuildState, state: StateRow, applied: int) -> None:
         writes.committed()
         self.built, self._core.state = built, state
-        self._core.told += told
+        self._core.told += applied
 
     # -- taking their place
 

@@ -214,10 +214,10 @@ def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], sample
 
 def _remembered(snap: Snapshot, view: str, table: Table, sample: _Sample) -> Callable[[Any], Iterable[Any]]:
     """Return a function that yields the remembered emission of each document of a sample."""
-    told: dict[bytes, list[tuple[Any, Any]]] = {}
+    emissions: dict[bytes, list[tuple[Any, Any]]] = {}
     for key in sample.keys:
         stored = snap.stored(table.name, key)
         for one in () if stored is None else stored.told:
             if one.view == view:
-                told[encode_key(key)] = list(one.pairs)
-    return lambda doc: told.get(encode_key(key_value(table, doc)), [])
+                emissions[encode_key(key)] = list(one.pairs)
+    return lambda doc: emissions.get(encode_key(key_value(table, doc)), [])

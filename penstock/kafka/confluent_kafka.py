@@ -231,7 +231,7 @@ class ConfluentReader:
                 "queued.min.messages": _QUEUED,
                 "allow.auto.create.topics": False,
                 "topic.metadata.refresh.interval.ms": 5_000,
-                "on_commit": self._told,
+                "on_commit": self._on_commit,
             },
         )
         self._consumer = _called(address, lambda: ck.Consumer(config))
@@ -311,7 +311,7 @@ class ConfluentReader:
             with suppress(ck.KafkaException):  # only monitoring sees a delay
                 self._consumer.commit(offsets=own, asynchronous=True)
 
-    def _told(self, error: Any, partitions: object) -> None:
+    def _on_commit(self, error: Any, partitions: object) -> None:
         if error is None:
             self._refusal = None
         elif not isinstance(fault := _fault(self._address, error), BrokerAway):

@@ -263,9 +263,9 @@ class PythonReader:
             if last:
                 self._consumer.commit(own, timeout_ms=_LAST)
             else:
-                self._consumer.commit_async(own, self._told)
+                self._consumer.commit_async(own, self._on_commit)
 
-    def _told(self, offsets: object, answer: object) -> None:
+    def _on_commit(self, offsets: object, answer: object) -> None:
         if not isinstance(answer, Exception):
             self._refusal = None
         elif not isinstance(answer, _AWAY):

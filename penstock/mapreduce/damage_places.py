@@ -14,15 +14,16 @@ __all__ = ["view_labels"]
 def view_labels(name: str, number: int, of_rows: bool) -> dict[str, DatabaseLabel]:
     """Return by database the names for messages. `of_rows`: the view reads rows of another view."""
     words, step = f"view {name!r}", restating(name)
-    group, key = stored_key_text("group"), stored_key_text("row" if of_rows else "document")
+    source = "row" if of_rows else "document"
+    group, key = stored_key_text("group"), stored_key_text(source)
     return {
         words: DatabaseLabel(words, group, step),
         rows_db(number): DatabaseLabel(words, group, step),
         emissions_db(number): DatabaseLabel(
-            f"{words}, what it was told", key if of_rows else number_text("log entry"), step
+            f"{words}, remembered emissions", key if of_rows else number_text("log entry"), step
         ),
-        held_db(number): DatabaseLabel(f"{words}, what it holds", key, step),
-        resting_db(number): DatabaseLabel(f"{words}, what rests", key, step),
+        held_db(number): DatabaseLabel(f"{words}, held {source}s", key, step),
+        resting_db(number): DatabaseLabel(f"{words}, resting {source}s", key, step),
         nodes_db(number): DatabaseLabel(f"{words}, its trees", lambda address: group(address[:-SUFFIX]), step),
-        node_log_db(number): DatabaseLabel(f"{words}, what its trees are behind by", number_text("entry"), step),
+        node_log_db(number): DatabaseLabel(f"{words}, changes that its trees lack", number_text("entry"), step),
     }

@@ -49,8 +49,8 @@ def rest_rows(view: ViewNode, reader: Reader, holds: Holds, writes: Writes) -> N
     if isinstance(view.mapper, FunctionMapper):
         db = emissions_db(view.number)
         rows = view.remembered(reader).emissions(keys)
-        told = [Emissions.none(1) if row is None else row for row in rows]
-        minus = view.emitted(Emissions.join(told), who)
+        emissions = [Emissions.none(1) if row is None else row for row in rows]
+        minus = view.emitted(Emissions.join(emissions), who)
         writes.deletes.append((db, [key for key, row in zip(keys, rows, strict=True) if row is not None]))
     else:
         pairs = view.read_holds(reader, keys)

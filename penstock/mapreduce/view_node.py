@@ -185,10 +185,10 @@ class ViewNode:
             change = self.reduce.folded(reader, self.groups, plus, minus, own.deltas)
         else:
             if own.said:
-                told = set_deltas(self.reduce, reader, self.groups, own.said)
-                own.add(told.plus, told.minus)
+                deltas = set_deltas(self.reduce, reader, self.groups, own.said)
+                own.add(deltas.plus, deltas.minus)
                 if writes.before is not None and self.crossing is not None:
-                    writes.before.append(self.crossing.sets(self, told.before, told.named))
+                    writes.before.append(self.crossing.sets(self, deltas.before, deltas.named))
             plus, minus = Contributions.join(own.plus), Contributions.join(own.minus)
             change = self.reduce.folded(reader, self.groups, plus, minus)
         self._hears(plus, minus, writes)
@@ -291,7 +291,7 @@ class ViewNode:
         """Map rows by the function and remember the emissions; read those before from the store."""
         db, keys = emissions_db(self.number), [d.key for d in deltas]
         found = enumerate(self.remembered(reader).emissions(keys))
-        told = {i: row for i, row in found if row is not None}
+        remembered = {i: row for i, row in found if row is not None}
         new = [i for i, d in enumerate(deltas) if d.new is not None]
         emissions, wrong = mapper.run([deltas[i].new for i in new], self._own)
         good = [(place, keys[i]) for place, i in enumerate(new) if place not in wrong]
@@ -299,15 +299,15 @@ class ViewNode:
         puts = [(key, emissions_row(key, one, self._own)) for (_, key), one in zip(good, each, strict=True)]
         if puts:
             writes.puts.append((db, puts))
-        ended = [keys[i] for i in told if deltas[i].new is None]
+        ended = [keys[i] for i in remembered if deltas[i].new is None]
         if ended:
             writes.deletes.append((db, ended))
-        last = Emissions.join(list(told.values())) if told else Emissions.none(0)
+        last = Emissions.join(list(remembered.values())) if remembered else Emissions.none(0)
         return SourceChange(
             DocumentContributions(self.emitted(emissions), np.array(new, np.int64), emissions.counts),
-            DocumentContributions(self.emitted(last), np.array(list(told), np.int64), last.counts),
+            DocumentContributions(self.emitted(last), np.array(list(remembered), np.int64), last.counts),
             {new[place]: hold for place, hold in wrong.items()},
-            lambda wanted: [told[i].pairs(0, self._own) if i in told else [] for i in wanted],
+            lambda wanted: [remembered[i].pairs(0, self._own) if i in remembered else [] for i in wanted],
         )
 
     # -- what it remembers
@@ -315,8 +315,8 @@ class ViewNode:
     def remembered(self, reader: Reader, groups: Groups | None = None) -> RememberedRows:
         """Return the contributions that the view remembers; other `groups` leave its own dictionary as it is."""
         own = self.groups if groups is None else groups
-        told = emissions_db(self.number) if isinstance(self.mapper, FunctionMapper) else None
-        return RememberedRows(reader, own, held_db(self.number), told)
+        db = emissions_db(self.number) if isinstance(self.mapper, FunctionMapper) else None
+        return RememberedRows(reader, own, held_db(self.number), db)
 
     def read_holds(self, reader: Reader, keys: Sequence[bytes]) -> dict[bytes, Pairs]:
         """Return the last contributions of those of these documents that the view holds."""
@@ -334,7 +334,7 @@ class ViewNode:
         """Hold documents (stored key, whole key, reason, contributions) and release others; `before` were held."""
         db = held_db(self.number)
         if holds:
-            writes.puts.append((db, [(key, held_row(key, whole, hold, told)) for key, whole, hold, told in holds]))
+            writes.puts.append((db, [(key, held_row(key, whole, hold, pairs)) for key, whole, hold, pairs in holds]))
         if released:
             writes.deletes.append((db, list(released)))
         if self.rests:

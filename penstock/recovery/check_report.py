@@ -47,7 +47,7 @@ class Checked:
         if self.held:
             said += f"; {_many(sum(self.held.values()), 'held', 'held')}"
         if self.told:
-            said += f"; {_many(sum(self.told.values()), 'told otherwise', 'told otherwise')}"
+            said += f"; {sum(self.told.values()):,} with another emission now"
         return f"{_many(self.documents, 'document', 'documents')} and {_many(self.rows, 'row', 'rows')}: {said}"
 
 

@@ -232,12 +232,12 @@ class KafkaSink:
         for key, change in zip(keys, own, strict=True):
             data = change.data()
             del data["view"]
-            told: list[bytes | None] = [self._dumps(data).encode()]
+            messages: list[bytes | None] = [self._dumps(data).encode()]
             if change.new is ABSENT:
-                told.append(None)
-            values += told
-            at += [change.position] * len(told)
-            out += [key] * len(told)
+                messages.append(None)
+            values += messages
+            at += [change.position] * len(messages)
+            out += [key] * len(messages)
         return at, out, values
 
     def _texts(self, values: list[Any]) -> list[bytes]:

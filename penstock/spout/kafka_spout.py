@@ -100,14 +100,14 @@ class KafkaSpout:
         self._client = client
         self._reading = reading
         self._clock = clock
-        self._looked = self._told = 0.0
+        self._looked = self._reported = 0.0
         self._broker: Broker | None = None
         self._reader: KafkaReader | None = None
         self._topic = Topic(b"", 0)
         self._given: dict[int, int] = {}  # by partition: the next offset to return
         self._fetched: dict[int, int] = {}  # the next offset to fetch
         self._durable: dict[int, int] = {}  # by partition: the offset to report to the group
-        self._untold = False
+        self._unreported = False
         self._held = FetchedChunks()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
@@ -302,7 +302,7 @@ class KafkaSpout:
         now = self._clock()
         assert self._broker is not None
         assert self._reader is not None
-        if now - self._told >= _COMMIT and (self._untold or self._reader.refusal() is not None):
+        if now - self._reported >= _COMMIT and (self._unreported or self._reader.refusal() is not None):
             self._tell()
         lost = self._lost is not None and not self._held
         if now - self._looked < _LOOK and not lost:
@@ -367,11 +367,11 @@ class KafkaSpout:
         """Note the offset, which is reported to the group a little later."""
         assert batch.source is not None
         self._durable[int(batch.source.rpartition("/")[2])] = batch.resume
-        self._untold = True
+        self._unreported = True
 
     def _tell(self, last: bool = False) -> None:
         if self._durable and self._reader is not None:
-            self._told, self._untold = self._clock(), False
+            self._reported, self._unreported = self._clock(), False
             self._reader.commit(self._durable, last)
 
     def close(self) -> None:

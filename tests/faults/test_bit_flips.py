@@ -87,15 +87,21 @@ def place(db: str, key: bytes, names: dict[str, str]) -> str:
         case "moved":
             return f"table {name}, the order of its records, log entry {entry};"
         case "behind":
-            return f"view {name}, what its trees are behind by, entry {entry};"
+            return f"view {name}, changes that its trees lack, entry {entry};"
         case "tree":
             return f"view {name}, its trees, group {decode_key(key[:-10])!r};"
     of_rows = name == "'lengths'"
     if kind == "told" and not of_rows:
-        return f"view {name}, what it was told, log entry {entry};"
-    what = {"view": "", "told": "what it was told, ", "held": "what it holds, ", "resting": "what rests, "}[kind]
+        return f"view {name}, remembered emissions, log entry {entry};"
+    source = "row" if of_rows else "document"
+    what = {
+        "view": "",
+        "told": "remembered emissions, ",
+        "held": f"held {source}s, ",
+        "resting": f"resting {source}s, ",
+    }[kind]
     shown = key[:24].hex() if is_long(key) else repr(decode_key(key))[:20]
-    return f"view {name}, {what}{'group' if kind == 'view' else 'row' if of_rows else 'document'} {shown}"
+    return f"view {name}, {what}{'group' if kind == 'view' else source} {shown}"
 
 
 def found_in(path: Path, whole: dict[str, Any]) -> list[str]:

@@ -206,8 +206,8 @@ BUGS = [
         Bug(
             "nodes are not written",
             "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
-            "nodes_db(node.number), *told",
-            "*told",
+            "nodes_db(node.number), *dbs",
+            "*dbs",
         ),
     ),
     (

@@ -112,8 +112,8 @@ def _costs(view: View) -> str:
         cost = "reads and writes one row for each group that it touches, whatever the group's size"
     else:
         cost = "reads and writes one path of the tree for each group that it touches; a small group is one node"
-    told = "" if isinstance(view.map, FieldMap) else "; the emission of the function is stored with the document"
-    return cost + told
+    emission = "" if isinstance(view.map, FieldMap) else "; the emission of the function is stored with the document"
+    return cost + emission
 
 
 def _weights(view: View, weight: Weight) -> list[tuple[str, str]]:

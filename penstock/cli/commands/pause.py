@@ -81,20 +81,20 @@ def resume(ctx: Context, source: str | None, format: str | None) -> int:
 def _signalled(ctx: Context, source: str | None, number: signal.Signals, to_pause: bool, format: str | None) -> int:
     if not is_store(ctx.store):
         raise StoreMissing(ctx.store)
-    said = _reports(ctx.store)
-    wanted = {pid for (pid, name), state in said.items() if source in (None, name) and state != ENDED}
+    states = _reports(ctx.store)
+    wanted = {pid for (pid, name), state in states.items() if source in (None, name) and state != ENDED}
     if not wanted:
-        raise _nobody(ctx.store, source, {name for (_, name), state in said.items() if state != ENDED})
+        raise _nobody(ctx.store, source, {name for (_, name), state in states.items() if state != ENDED})
     with ExitStack() as stack:
-        told = {pid: process for pid in wanted if (process := _signal(stack, ctx.store, pid, number)) is not None}
+        signalled = {pid: process for pid in wanted if (process := _signal(stack, ctx.store, pid, number)) is not None}
         until = time.monotonic() + _PATIENCE
-        while late := sorted(set(_unfinished(said, told, to_pause))):
+        while late := sorted(set(_unfinished(states, signalled, to_pause))):
             if time.monotonic() > until:
                 break
             time.sleep(_LOOK)
-            said |= _reports(ctx.store)
-        left = sorted((name, pid) for pid, name in said if pid in told and not _has_ended(told[pid]))
-    rows = [(name, pid, said[pid, name]) for name, pid in left if said[pid, name] != ENDED]
+            states |= _reports(ctx.store)
+        left = sorted((name, pid) for pid, name in states if pid in signalled and not _has_ended(signalled[pid]))
+    rows = [(name, pid, states[pid, name]) for name, pid in left if states[pid, name] != ENDED]
     emit(ctx, rows, ("source", "process", "state"), format)
     for pid in late:
         done = "paused" if to_pause else "gone on"
@@ -107,10 +107,10 @@ def _reports(store: str) -> dict[tuple[int, str], str]:
     return {(one["pid"], one["source"]): one["state"] for one in claims(store) if "state" in one}
 
 
-def _unfinished(said: dict[tuple[int, str], str], told: dict[int, int], to_pause: bool) -> Iterator[int]:
+def _unfinished(states: dict[tuple[int, str], str], signalled: dict[int, int], to_pause: bool) -> Iterator[int]:
     """Yield the processes that have not paused or resumed yet."""
-    for (pid, _), state in said.items():
-        if pid in told and state != ENDED and (state == PAUSED) != to_pause and not _has_ended(told[pid]):
+    for (pid, _), state in states.items():
+        if pid in signalled and state != ENDED and (state == PAUSED) != to_pause and not _has_ended(signalled[pid]):
             yield pid
 
 

@@ -276,7 +276,8 @@ def _data(stored: DocumentFacts) -> dict[str, Any]:
     if stored.ts is not None:
         out["ts"] = stored.ts
     out["views"] = {
-        told.view: {"told": told.pairs, **({} if told.held is None else {"held": told.held})} for told in stored.told
+        state.view: {"told": state.pairs, **({} if state.held is None else {"held": state.held})}
+        for state in stored.told
     }
     return out
 
@@ -287,9 +288,9 @@ def _show(ctx: Context, stored: DocumentFacts) -> None:
         click.echo(f"ts {dumps(stored.ts)}")
     if stored.told:
         click.echo()
-        silent = [(told.view, "nothing", "") for told in stored.told if not told.pairs]
-        pairs = [(told.view, dumps(group), value) for told in stored.told for group, value in told.pairs]
+        silent = [(state.view, "nothing", "") for state in stored.told if not state.pairs]
+        pairs = [(state.view, dumps(group), value) for state in stored.told for group, value in state.pairs]
         emit(ctx, pairs + silent, ["view", "group", "value"], "table")
-    for told in stored.told:
-        if told.held is not None:
-            click.echo(f"held: {told.view}: {told.held}")
+    for state in stored.told:
+        if state.held is not None:
+            click.echo(f"held: {state.view}: {state.held}")

@@ -115,7 +115,7 @@ def check(ctx: Context, fix: bool, format: str | None) -> int:
         click.echo(f"damaged, and made anew: {line}", err=True)
     for line in report.damaged:
         click.echo(f"damaged: {line}", err=True)
-    for what, counted in (("held", report.held), ("told otherwise", report.told)):
+    for what, counted in (("held", report.held), ("with another emission now", report.told)):
         for view, n in counted.items():
             ctx.detail(f"{what}: {view}: {n:,}")
     ctx.note(str(report))

@@ -166,15 +166,15 @@ def _standby(
     ctx: Context, claims: dict[str, Claim], stop: Stop, opened: Callable[[], StoreWriter]
 ) -> StandbyWriter | None:
     """Return the writer of the store, or None after a request to stop. A member of a group waits for a holder."""
-    told = False
+    announced = False
     while not stop.asked:
         try:
             return StandbyWriter(opened)
         except (*LOST, StoreInUse) as error:
             if all(claim.group is None for claim in claims.values()):
                 raise
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 ctx.note(f"{error}; waiting until it answers or ends")
             time.sleep(_WAIT)
     return None
@@ -208,10 +208,10 @@ def _source(ctx: Context, stack: ExitStack, claims: dict[str, Claim], text: str,
 def _claimed(ctx: Context, claims: dict[str, Claim], stop: Stop) -> bool:
     """Claim each topic, after other processes that read it into this store. Return False after a request to stop."""
     for text, claim in claims.items():
-        told = False
+        announced = False
         while (other := claim.take()) is not None:
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 ctx.note(f"{hidden(text)}: {other} reads it into this store; waiting until it ends")
             if stop.asked:
                 return False
@@ -329,7 +329,7 @@ def _watch_live(
 
 def _lines(pumps: list[SourceThread], deliveries: list[SinkThread], stop: Stop) -> Iterator[list[str]]:
     """Yield the lines to show, repeatedly, until all threads have ended."""
-    told = False
+    announced = False
     workers: list[SourceThread | SinkThread] = [*pumps, *deliveries]
     while True:
         if not any(pump.is_alive() for pump in pumps):
@@ -341,8 +341,8 @@ def _lines(pumps: list[SourceThread], deliveries: list[SinkThread], stop: Stop) 
         if working is not None:
             working.join(_LOOK)
         lines = [worker.notes.popleft() for worker in workers for _ in range(len(worker.notes))]
-        if stop.asked and working is not None and not told:
-            told = True
+        if stop.asked and working is not None and not announced:
+            announced = True
             lines.append("ending: open batches are committed first; Ctrl-C again ends at once")
         yield lines
         if working is None:

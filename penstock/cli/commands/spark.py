@@ -222,7 +222,7 @@ def verify(
         ctx.note(f"{one.table} {value_text(one.key)}: {'missing' if one.stored is ABSENT else 'stale'}")
     for table, n in found.beyond.items():
         ctx.note(f"{table}: {n:,} documents are not in the source")
-    for what, counted in (("held", found.held), ("told otherwise", found.told)):
+    for what, counted in (("held", found.held), ("with another emission now", found.told)):
         for view, n in counted.items():
             ctx.detail(f"{what}: {view}: {n:,}")
     ctx.note(str(found))

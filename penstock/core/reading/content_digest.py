@@ -87,20 +87,20 @@ def _part_sum(snap: Snapshot, node: TableSchema, is_old: Callable[[bytes], bool]
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]
     total = 0
-    told: dict[str, list[Pairs] | None] = {}
+    remembered: dict[str, list[Pairs] | None] = {}
     base = -1
     for segment, at, line in snap.log(node.table.name).places():
         if segment != base:
             base = segment
             for view in views:
-                told[view.name] = _remembered_emissions(snap, view, base)
+                remembered[view.name] = _remembered_emissions(snap, view, base)
         if is_old is not None and is_old(line):
             continue
         found = unwrap(line)
         parts = _version(node, found, line)
         if not found.absent:
             for view in views:
-                own = told[view.name]
+                own = remembered[view.name]
                 pairs = [] if own is None else own[at]
                 parts.append([[group, value] for group, value in pairs])
         total += _item(parts)

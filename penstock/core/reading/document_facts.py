@@ -52,19 +52,19 @@ def document_facts(views: Sequence[ViewNode], reader: Reader, table: TableReader
     base, at, line = place
     found = unwrap(line)
     document = None if found.absent else document_of(line)
-    told: list[ViewState] = []
+    states: list[ViewState] = []
     stored, segment = stored_key(encode_key(key)), record_key(base)
     for view in views:
         remembered = view.remembered(reader, Groups())
         held = remembered.held([stored]).get(stored)
         if held is not None:
-            told.append(ViewState(view.name, emissions_text(view, held.pairs), held.hold.reason))
+            states.append(ViewState(view.name, emissions_text(view, held.pairs), held.hold.reason))
         elif document is not None and isinstance(view.mapper, FieldMapper):
-            told.append(ViewState(view.name, _by_fields(view, view.mapper, document)))
+            states.append(ViewState(view.name, _by_fields(view, view.mapper, document)))
         elif document is not None:
-            told.append(ViewState(view.name, emissions_text(view, remembered.yielded(segment, at) or [])))
+            states.append(ViewState(view.name, emissions_text(view, remembered.yielded(segment, at) or [])))
     ts = found.patched.floor if found.absent and found.patched is not None else found.ts
-    return DocumentFacts(normal_key(key), line, document, ts, tuple(told))
+    return DocumentFacts(normal_key(key), line, document, ts, tuple(states))
 
 
 def emissions_text(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:

@@ -230,8 +230,8 @@ class FeedReader:
             if span is not None and before_span:
                 stop, switch = span[0], None
             for position, commit in read_result_changes(snap.reader(), since, codecs, feed_key(stop)):
-                for told in commit:
-                    own = told.apart()
+                for changes in commit:
+                    own = changes.apart()
                     out.add(generations[own.view][0], decode_keys(own.groups), own.old, own.new, position)
                 if len(out) >= _READ:
                     return out, position, True, False

@@ -117,7 +117,7 @@ class _Scan:
                 self._rows(search, source)
             self._held()
         elif source is None:
-            self._told(EmissionSearch(self._groups), self._snap.log(view.view.source.name))
+            self._remembered(EmissionSearch(self._groups), self._snap.log(view.view.source.name))
         else:
             self._row_emissions(EmissionSearch(self._groups), source)
         return self._found
@@ -172,7 +172,7 @@ class _Scan:
 
     # -- function views
 
-    def _told(self, search: EmissionSearch, table: TableReader) -> None:
+    def _remembered(self, search: EmissionSearch, table: TableReader) -> None:
         db = emissions_db(self._view.number)
         first: int | None = None
         for segment in table.segments():

@@ -30,10 +30,10 @@ _decode = msgspec.msgpack.Decoder(list[Span]).decode
 
 def with_early_set(state: StateRow, sender: int, position: int | None) -> StateRow:
     """Return the state with the position of a sender's early set; None if it has none that may be unsaved."""
-    told_at = {other: at for other, at in state.told_at.items() if other != sender}
+    positions = {other: at for other, at in state.told_at.items() if other != sender}
     if position is not None:
-        told_at[sender] = position
-    return state if told_at == state.told_at else msgspec.structs.replace(state, told_at=told_at)
+        positions[sender] = position
+    return state if positions == state.told_at else msgspec.structs.replace(state, told_at=positions)
 
 
 def read_spans(reader: Reader, state: StateRow) -> list[Span]:
@@ -76,9 +76,9 @@ def net_changes(reader: Reader, since: int, until: int, views: dict[int, RowRead
     """Yield the net changes of these views between two positions, without groups that end as they began."""
     found: dict[int, dict[bytes, tuple[object, object]]] = {}
     for _, commit in read_result_changes(reader, since, views, feed_key(until + 1)):
-        for told in commit:
-            known = found.setdefault(told.view, {})
-            for group, old, new in zip(told.groups, told.old, told.new, strict=True):
+        for changes in commit:
+            known = found.setdefault(changes.view, {})
+            for group, old, new in zip(changes.groups, changes.old, changes.new, strict=True):
                 known[group] = (known[group][0] if group in known else old, new)
     for view, known in found.items():
         sides = list(known.values())

@@ -128,8 +128,8 @@ def read_result_changes(
     """Yield by position the changes of these views in commits after a position."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         _, _, parts = unpack(unseal(key, row, FEED))
-        told = [_result_columns(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
-        yield int.from_bytes(key, "big"), told
+        columns = [_result_columns(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
+        yield int.from_bytes(key, "big"), columns
 
 
 def result_changes(part: FeedChanges, codec: RowReading) -> ResultChanges:

@@ -40,13 +40,13 @@ class RememberedRows:
     the key of a row of another view. `groups` numbers the groups of the emissions.
     """
 
-    __slots__ = ("_held", "_reader", "_told", "groups")
+    __slots__ = ("_db", "_held", "_reader", "groups")
 
-    def __init__(self, reader: Reader, groups: Groups, held: str, told: str | None) -> None:
+    def __init__(self, reader: Reader, groups: Groups, held: str, db: str | None) -> None:
         self._reader = reader
         self.groups = groups
         self._held = held  # the database of held rows
-        self._told = told  # the database of emissions; None of a view of fields, which has none
+        self._db = db  # the database of emissions; None of a view of fields, which has none
 
     def last(self, document: bytes, place: bytes, at: int = 0) -> Pairs | None:
         """Return the last contributions of a document; `at` is the number of its emissions within a place.
@@ -77,20 +77,20 @@ class RememberedRows:
 
     def emissions(self, places: Sequence[bytes]) -> list[Emissions | None]:
         """Return the emissions at each of these places; None without a row."""
-        if self._told is None:
+        if self._db is None:
             return [None] * len(places)
-        rows = self._reader.get_many(self._told, places)
+        rows = self._reader.get_many(self._db, places)
         return [None if row is None else self.emissions_in(key, row) for key, row in zip(places, rows, strict=True)]
 
     def all_emissions(self) -> Iterator[tuple[bytes, Emissions]]:
         """Iterate over the emissions of all places."""
-        for key, row in () if self._told is None else self._reader.scan(self._told):
+        for key, row in () if self._db is None else self._reader.scan(self._db):
             yield key, self.emissions_in(key, row)
 
     def emissions_in(self, key: bytes, row: bytes) -> Emissions:
         """Decode a row of emissions that was read already."""
-        assert self._told is not None, "asked of views that have a function"
-        return read_emissions(key, row, self.groups, self._told)
+        assert self._db is not None, "asked of views that have a function"
+        return read_emissions(key, row, self.groups, self._db)
 
     def blocks(self, places: Sequence[bytes], sizes: Sequence[int]) -> list[Emissions]:
         """Return the emissions of places with so many documents each. A document without emissions yielded nothing."""

@@ -363,5 +363,5 @@ def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
 
 def _only_ints(said: CellStates) -> bool:
     """Return True if all spills of the groups are single 64-bit ints."""
-    told = (spill for own in said.spills for spill in own if spill is not None)
-    return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is LaneKind.INT for spill in told)
+    spills = (spill for own in said.spills for spill in own if spill is not None)
+    return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is LaneKind.INT for spill in spills)

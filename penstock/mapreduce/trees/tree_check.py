@@ -211,7 +211,7 @@ class _TrieWalk:
     def faults(self) -> Iterator[Wrong]:
         """Yield the faults of the trie's nodes."""
         level: list[int] = [0]
-        told: Items | None = None  # the parents' entries for this level's nodes, in order
+        entries: Items | None = None  # the parents' entries for this level's nodes, in order
         depth = 0
         while level:
             rows = self._payloads([address(self._key, self._number, prefix, depth) for prefix in level])
@@ -219,18 +219,18 @@ class _TrieWalk:
                 if row is None and (depth or self._top):
                     yield self._where(prefix, depth), "there is no such node"
             there = [i for i, row in enumerate(rows) if row is not None]
-            told = None if told is None else told.take(np.array(there, np.int64))
+            entries = None if entries is None else entries.take(np.array(there, np.int64))
             have = [
                 _Stored(i, level[k], row, unpacked(row)) for i, k in enumerate(there) if (row := rows[k]) is not None
             ]
-            yield from self._leaf_level([one for one in have if not is_inner(one.node)], told, depth)
-            children = yield from self._inner_level([one for one in have if is_inner(one.node)], told, depth)
-            level, told, depth = children.at.tolist(), children, depth + 1
+            yield from self._leaf_level([one for one in have if not is_inner(one.node)], entries, depth)
+            children = yield from self._inner_level([one for one in have if is_inner(one.node)], entries, depth)
+            level, entries, depth = children.at.tolist(), children, depth + 1
 
     def _where(self, prefix: int, depth: int) -> str:
         return _node(self._number, prefix, depth)
 
-    def _leaf_level(self, leaves: list[_Stored], told: Items | None, depth: int) -> Iterator[Wrong]:
+    def _leaf_level(self, leaves: list[_Stored], entries: Items | None, depth: int) -> Iterator[Wrong]:
         if not leaves:
             return
         self._leaves += [(leaf.prefix, leaf.node) for leaf in leaves]
@@ -256,9 +256,9 @@ class _TrieWalk:
                 yield where, "a root that is a leaf has no row"
             if b - a > trees.CAPACITY and depth < trees.DEEPEST:
                 yield where, f"it is a leaf, and has {b - a} items"
-            yield from self._matches_parent(told, leaf.i, where, b - a, [p[places[i]] for p in partials])
+            yield from self._matches_parent(entries, leaf.i, where, b - a, [p[places[i]] for p in partials])
 
-    def _inner_level(self, inner: list[_Stored], told: Items | None, depth: int) -> Generator[Wrong, None, Items]:
+    def _inner_level(self, inner: list[_Stored], entries: Items | None, depth: int) -> Generator[Wrong, None, Items]:
         """Check inner nodes. Return their entries for their children."""
         columns = 1 + self._folding.partials
         if not inner:
@@ -284,20 +284,20 @@ class _TrieWalk:
                 yield where, f"it is an inner node, and has {count} items"
             if packed(cut.node(a, b)) != one.row:
                 yield where, "its row is not in its one form"
-            yield from self._matches_parent(told, one.i, where, count, [p[places[i]] for p in partials])
+            yield from self._matches_parent(entries, one.i, where, count, [p[places[i]] for p in partials])
         return children
 
     def _matches_parent(
-        self, told: Items | None, k: int, where: str, count: int, partials: list[Any]
+        self, entries: Items | None, k: int, where: str, count: int, partials: list[Any]
     ) -> Iterator[Wrong]:
         """Compare a node with its parent's entry for it. Keep the root's partials for the check of the row."""
-        if told is None:
+        if entries is None:
             self._root = partials
             return
-        said_count = int(told.columns[0].lane[k])
+        said_count = int(entries.columns[0].lane[k])
         if said_count != count:
             yield where, f"the node above counts {said_count} items, and there are {count}"
-        own = [column.take(np.array([k])).values()[0] for column in told.columns[1:]]
+        own = [column.take(np.array([k])).values()[0] for column in entries.columns[1:]]
         if not _same(own, partials):
             yield where, f"the node above says {repr_of(own)}, its items {repr_of(partials)}"
 

@@ -101,17 +101,17 @@ class EmissionSearch:
 
     def in_row(self, key: bytes, row: bytes, where: str) -> list[Hit]:
         """Return the contributions in a row of remembered emissions."""
-        told = read_emissions(key, row, self._known, where)
+        emissions = read_emissions(key, row, self._known, where)
         hits: list[Hit] = []
-        at = np.flatnonzero(told.code < len(self._groups))
+        at = np.flatnonzero(emissions.code < len(self._groups))
         if at.size:
             none = SourceKeys(np.zeros(0, np.int64), None)
-            whose = Contributions(told.code, {}).of(none, np.arange(told.documents), told.counts).sources
+            whose = Contributions(emissions.code, {}).of(none, np.arange(emissions.documents), emissions.counts).sources
             assert whose is not None, "they were just said to be of someone"
             own = whose.take(at)
             ranks = np.zeros(at.size, np.int64) if own.rank is None else own.rank
-            values = [None] * int(at.size) if told.values is None else told.values.take(at).values()
-            hits = list(map(Hit, own.index.tolist(), told.code[at].tolist(), ranks.tolist(), values))
+            values = [None] * int(at.size) if emissions.values is None else emissions.values.take(at).values()
+            hits = list(map(Hit, own.index.tolist(), emissions.code[at].tolist(), ranks.tolist(), values))
         if self._known.nbytes > MOST_BYTES:
             self._begin()
         return hits

@@ -65,7 +65,7 @@ class Check:
         self._progress = progress
         self._rows = self._documents = 0
         self._damaged: list[str] = []
-        self._told: dict[str, int] = {}
+        self._different: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._anew: list[str] = []
         self._forgotten: set[str] = set()  # views that lost some of their remembered emissions
@@ -98,7 +98,7 @@ class Check:
             found,
             tuple(dict.fromkeys(self._damaged)),
             self._held,
-            self._told,
+            self._different,
             self._repair.fix,
             (*self._anew, *dict.fromkeys(self._repair.anew)),
         )
@@ -108,7 +108,7 @@ class Check:
         for table in self._site.app.tables():
             for place in self._repair.reindexed(table.name):
                 if self._repair.fix and not self._damaged:
-                    self._repair.step(place, "retold", table.name)
+                    self._repair.step(place, "clear_reindexed", table.name)
                 elif not self._repair.fix:
                     self._damaged.append(
                         f"table {table.name!r}: its index was made anew, and views may lack documents; {CHECKING}"
@@ -287,7 +287,7 @@ class Check:
         """Count the held documents of a view, and the documents that would now yield another emission."""
         view = self._site.views[name]
         with self._site.snapshot() as snap:
-            held, told, unsure = snap.state.held_groups.get(view.name, 0), 0, set[bytes]()
+            held, different, unsure = snap.state.held_groups.get(view.name, 0), 0, set[bytes]()
             for part in snap.parts:
                 reader = part.reader()
                 self._rows += reader.count(view.reduce.db)
@@ -295,11 +295,11 @@ class Check:
                 for _ in self._checked(reader, resting_db(view.number)):
                     pass
                 if isinstance(view.mapper, FunctionMapper):
-                    told += (self._row_emissions if view.chained else self._table_emissions)(part, view, unsure)
+                    different += (self._row_emissions if view.chained else self._table_emissions)(part, view, unsure)
             if held:
                 self._held[view.name] = held
-            if told:
-                self._told[view.name] = told
+            if different:
+                self._different[view.name] = different
             wrong = not self._repair.fix and any(one.view == view.name for one in self._repair.found())
             if not (wrong or view.building):
                 self._judge(snap, view, unsure)
@@ -315,7 +315,7 @@ class Check:
         """Count the documents of a table that would now yield another emission."""
         mapping, n = FreshMap(view.view), 0
         documents = snap.log(view.view.source.name)
-        base, told = -1, list[Pairs]()
+        base, emissions = -1, list[Pairs]()
         places = documents.places()
         while block := list(islice(places, _BLOCK)):
             docs: list[Any] = []
@@ -325,10 +325,10 @@ class Check:
                     base, key = segment, record_key(segment)
                     groups = Groups()
                     [own] = view.remembered(snap.reader(), groups).emissions([key])
-                    told = [] if own is None else own.pairs_of_each(groups)
+                    emissions = [] if own is None else own.pairs_of_each(groups)
                 if not unwrap(line).absent:
                     docs.append(document_of(line))
-                    remembered.append(told[at] if at < len(told) else [])
+                    remembered.append(emissions[at] if at < len(emissions) else [])
             n += _differing(mapping, docs, remembered, unsure)
         return n
 
@@ -361,8 +361,8 @@ def _differing(mapping: FreshMap, docs: list[Any], remembered: list[Any], unsure
     The groups of documents whose map fails are added too; these documents count as held.
     """
     n = 0
-    for own, told in zip(mapping.pairs(docs), remembered, strict=True):
-        if own is None or not same_pairs(own, told):
-            unsure.update(group for group, _ in (*(own or ()), *told))
+    for own, was in zip(mapping.pairs(docs), remembered, strict=True):
+        if own is None or not same_pairs(own, was):
+            unsure.update(group for group, _ in (*(own or ()), *was))
             n += own is not None
     return n

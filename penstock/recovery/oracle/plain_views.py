@@ -133,17 +133,17 @@ def emission(
     """
     chained = not isinstance(view.source, Table)
     if isinstance(view.map, FieldMap):
-        told = [
+        pairs = [
             (group_of(g), value) for g, value in _by_fields(view.map, {"key": key, "value": doc} if chained else doc)
         ]
     else:
         yielded = view.map.function(Row(key, value_of(doc)) if chained else deepcopy(doc))
-        told = [(group_of(group), value_of(value)) for group, value in map(_pair, yielded or ())]
+        pairs = [(group_of(group), value_of(value)) for group, value in map(_pair, yielded or ())]
     said = [reducer.describe() for reducer in view.reducers] if described is None else described
-    for _, value in told:
+    for _, value in pairs:
         for own, reducer in zip(said, view.reducers, strict=True):
             check_value(own, read_by(view, reducer, value))
-    return told if len(told) < 2 else sorted(told, key=lambda pair: (rank(pair[0]), sort_place(pair[1])))
+    return pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: (rank(pair[0]), sort_place(pair[1])))
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

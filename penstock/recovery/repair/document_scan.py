@@ -98,7 +98,7 @@ class DocumentScan:
                 yield self._by_fields(self._node.mapper, table, documents, block)
             yield from self._held()
         else:
-            yield from self._told(table, documents)
+            yield from self._remembered(table, documents)
 
     def _blocks(self, table: TableReader) -> Iterator[_DocumentBlock]:
         """Yield the newest lines, block by block. With `asked` older lines are still included."""
@@ -166,7 +166,7 @@ class DocumentScan:
 
     # -- what functions yielded for documents of a table
 
-    def _told(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
+    def _remembered(self, table: Table, documents: TableReader) -> Iterator[Contributions]:
         parts: list[tuple[Emissions, _DocumentBlock]] = []
         n, first = 0, None
         for segment in documents.segments():
@@ -184,13 +184,13 @@ class DocumentScan:
 
     def _segment_emissions(self, segment: Segment, documents: TableReader) -> tuple[Emissions, _DocumentBlock] | None:
         """Return the remembered emissions for the newest lines of a segment, or None if there are none."""
-        [told] = self._node.remembered(self._reader).emissions([record_key(segment.base)])
-        if told is None:
+        [emissions] = self._node.remembered(self._reader).emissions([record_key(segment.base)])
+        if emissions is None:
             return None
-        at = np.arange(min(told.documents, len(segment)))
+        at = np.arange(min(emissions.documents, len(segment)))
         if self._asked is not None:
-            whose = at if told.counts is None else np.repeat(np.arange(told.documents), told.counts)
-            at = np.unique(whose[told.code < self._asked])
+            whose = at if emissions.counts is None else np.repeat(np.arange(emissions.documents), emissions.counts)
+            at = np.unique(whose[emissions.code < self._asked])
         k1 = None if segment.k1 is None else segment.k1[at]
         at = at[documents.newest(segment.k0[at], k1, segment.base + at)] if at.size else at
         if not at.size:
@@ -198,17 +198,17 @@ class DocumentScan:
         k1 = None if segment.k1 is None else segment.k1[at].copy()
         hashed = k1 is not None and bool(k1.any())
         lines = segment.lines(at) if hashed or self._node.stamped else [b""] * int(at.size)
-        return told.take(at), _DocumentBlock(segment.k0[at].copy(), k1, segment.base + at, lines)
+        return emissions.take(at), _DocumentBlock(segment.k0[at].copy(), k1, segment.base + at, lines)
 
     def _yielded(self, table: Table, parts: list[tuple[Emissions, _DocumentBlock]]) -> Contributions:
-        told = Emissions.join([emissions for emissions, _ in parts])
+        emissions = Emissions.join([own for own, _ in parts])
         block = _joined([block for _, block in parts])
         found: list[StoredLine] = []
         if self._node.stamped:
             here, found = _present(block)
-            told, block = told.take(here), block.take(here)
-        who = np.arange(told.documents)
-        out = self._node.emitted(told, (keys_of(table, block), who))
+            emissions, block = emissions.take(here), block.take(here)
+        who = np.arange(emissions.documents)
+        out = self._node.emitted(emissions, (keys_of(table, block), who))
         if self._node.stamped:
             column = _stamps(table, found, self._columns(table, found).ts, who)
             assert out.sources is not None, "they were just said to be of someone"
@@ -321,8 +321,8 @@ class DocumentScan:
         if self._node.keeps:  # without its group a long key can't name a contribution source
             block = [(key, row) for key, row in block if not is_long(key) or key in wholes]
         remembered = self._node.remembered(self._reader)
-        told = [remembered.emissions_in(key, row) for key, row in block]
-        emissions = Emissions.join(told) if told else Emissions.none(0)
+        rows = [remembered.emissions_in(key, row) for key, row in block]
+        emissions = Emissions.join(rows) if rows else Emissions.none(0)
         whose = SourceKeys.of_encoded([wholes.get(key) or key if self._node.keeps else b"\x01" for key, _ in block])
         return self._wanted(self._node.emitted(emissions, (whose, np.arange(emissions.documents))))
 

@@ -159,7 +159,7 @@ class _ReplacementRows:
         self._view = core.views[name]
         self._mapping = FreshMap(self._view.view)
         self._rows: list[_NewRow] = []
-        self._told: dict[bytes, Pairs] = {}  # by stored key, emissions of documents whose rows are replaced
+        self._emissions: dict[bytes, Pairs] = {}  # by stored key, emissions of documents whose rows are replaced
 
     def take(self, db: str, key: bytes, row: bytes) -> None:
         """Compute the replacement of this damaged row."""
@@ -186,10 +186,12 @@ class _ReplacementRows:
             groups = Groups()
             known = self._view.remembered(self._snap.reader(), groups).emissions_in(key, row).pairs_of_each(groups)
         known += [[] for _ in range(len(segment) - len(known))]
-        untold = [(i, line) for i, line in self._living(segment) if not known[i]]
+        missing = [(i, line) for i, line in self._living(segment) if not known[i]]
         named_groups: set[bytes] = set()
         before = len(self._rows)
-        for (i, line), own in zip(untold, self._mapping.told([document_of(line) for _, line in untold]), strict=True):
+        for (i, line), own in zip(
+            missing, self._mapping.mapped([document_of(line) for _, line in missing]), strict=True
+        ):
             if own:
                 known[i] = self._pairs(key_of(table, line), own, named_groups)
         if named_groups or len(self._rows) > before:
@@ -208,7 +210,7 @@ class _ReplacementRows:
                 writes.puts.append((new.db, [(new.key, new.now)]))
         writes.changed = True
 
-    # -- what a function was told
+    # -- remembered emissions of a function
 
     def _of_table(self, key: bytes, groups: set[bytes]) -> bytes | None:
         """Map the documents of a segment again, for the row of their emissions."""
@@ -220,7 +222,7 @@ class _ReplacementRows:
         segment = Segment.parse(int.from_bytes(key, "big"), row, log)
         here = self._living(segment)
         pairs: list[Pairs] = [[] for _ in range(len(segment))]
-        for (i, line), own in zip(here, self._mapping.told([document_of(line) for _, line in here]), strict=True):
+        for (i, line), own in zip(here, self._mapping.mapped([document_of(line) for _, line in here]), strict=True):
             pairs[i] = self._pairs(key_of(table, line), own, groups)
         return _row(key, pairs)
 
@@ -236,7 +238,7 @@ class _ReplacementRows:
         row = self._source_row(key)
         if row is None:
             return None
-        [own] = self._mapping.told([row])
+        [own] = self._mapping.mapped([row])
         return _row(key, [self._pairs(encode_key(row.key), own, groups)])
 
     def _pairs(self, whole: bytes, mapped: Pairs | Hold, groups: set[bytes]) -> Pairs:
@@ -251,7 +253,7 @@ class _ReplacementRows:
             own = [] if isinstance(mapped, Hold) else mapped
             if isinstance(mapped, Hold) and row is None:
                 self._rows.append(_NewRow(db, key, None, held_row(key, whole, mapped, [])))
-        self._told[key] = own
+        self._emissions[key] = own
         self._name(groups, whole, own)
         return own
 
@@ -265,16 +267,16 @@ class _ReplacementRows:
         found = self._document(key)
         if found is None:
             return None
-        whole, document, told = found
-        [own] = self._mapping.told([document])
+        whole, document, pairs = found
+        [own] = self._mapping.mapped([document])
         [rests] = self._snap.reader().get_many(resting_db(self._view.number), [key])
         hold = own if isinstance(own, Hold) else Hold("what was said of it here was damaged")
         if not isinstance(own, Hold):
             self._name(groups, whole, own)
             if rests is None:
                 self.again[key] = whole, hold
-        self._name(groups, whole, told)
-        return held_row(key, whole, hold, told)
+        self._name(groups, whole, pairs)
+        return held_row(key, whole, hold, pairs)
 
     def _document(self, key: bytes) -> tuple[bytes, Any, Pairs] | None:
         """Return the key, the document or parent row, and its remembered emission."""
@@ -293,7 +295,7 @@ class _ReplacementRows:
             if row is None:
                 return None
             place, at, whole, document = key, 0, encode_key(row.key), row
-        return whole, document, self._told[key] if key in self._told else self._stored_emission(place, at)
+        return whole, document, self._emissions[key] if key in self._emissions else self._stored_emission(place, at)
 
     def _stored_emission(self, place: bytes, at: int) -> Pairs:
         """Return the remembered emission of one document in the row at a place."""

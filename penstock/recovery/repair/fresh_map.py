@@ -41,9 +41,9 @@ class FreshMap:
 
         The function sees each document once, and may modify it.
         """
-        return [None if isinstance(own, Hold) else own for own in self.told(docs)]
+        return [None if isinstance(own, Hold) else own for own in self.mapped(docs)]
 
-    def told(self, docs: Sequence[Any]) -> list[Pairs | Hold]:
+    def mapped(self, docs: Sequence[Any]) -> list[Pairs | Hold]:
         """Return the emission of each document, or the reason why the map fails."""
         mapper = self._node.mapper
         if not docs:

@@ -39,7 +39,7 @@ from penstock.views import FieldMap, Path, View
 
 _MOST = 64 << 20  # bytes of dictionaries and cached rows
 _SPOOL = 16 << 20
-Told = tuple[list[bytes], list[Any], list[Any]]  # groups; added and removed contributions, as (codes, leaf)
+_Sums = tuple[list[bytes], list[Any], list[Any]]  # groups; added and removed contributions, as (codes, leaf)
 
 
 class Dictionaries:
@@ -105,9 +105,9 @@ class Shadow(Dictionaries):
         own = np.array([known.code_of_encoded(groups.whole(code)) for code in codes.tolist()], np.int32)
         self.add(Contributions(own[places.ravel()], plus.inputs, plus.sources))
 
-    def hear(self, told: Told, wanted: frozenset[bytes] | None) -> None:
+    def hear(self, sums: _Sums, wanted: frozenset[bytes] | None) -> None:
         """Apply spooled contributions, for all groups or for the wanted ones."""
-        groups, came, went = told
+        groups, came, went = sums
         if wanted is not None and wanted.isdisjoint(groups):
             return
         known = self.node.groups
@@ -213,7 +213,7 @@ class RebuildListener:
             codes[i] = place
         return side_data(side.take(np.flatnonzero(codes >= 0)), codes[codes >= 0], self._fields)
 
-    def drain(self) -> Iterator[Told]:
+    def drain(self) -> Iterator[_Sums]:
         """Yield the spooled contributions that were not read yet."""
         while True:
             with self._turn:

@@ -212,8 +212,8 @@ class OneSite:
             if heard.lost:
                 raise RebuildIncomplete
             try:
-                for told in heard.drain():
-                    shadow.hear(told, wanted)
+                for sums in heard.drain():
+                    shadow.hear(sums, wanted)
             except (StoreDamaged, AssertionError) as damage:
                 raise RebuildIncomplete from damage  # the writer's caches have data that the store lacks
 

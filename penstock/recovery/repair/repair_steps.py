@@ -118,14 +118,14 @@ class RepairSteps:
             held = node.read_holds(writer, [key for key, _ in rows])
             for key, whole in rows:
                 group, raw = decode_key(whole), writer.get_many(source.db, [key])[0]
-                told = remembered_emission(writer, node, key)
+                remembered = remembered_emission(writer, node, key)
                 if raw is None:
-                    forget(node, [key] if told is not None else [], writer, writes)
+                    forget(node, [key] if remembered is not None else [], writer, writes)
                     continue
                 state = source.codec.decode(key, raw, f"view {node.view.source.name!r}")
                 new = Row(group, source.codec.result(state))
                 [mapped] = mapping.pairs([Row(*new)])
-                if mapped is not None and (key in held or not same_pairs(told or [], mapped)):
+                if mapped is not None and (key in held or not same_pairs(remembered or [], mapped)):
                     deltas.append(RowDelta(key, group, None, new))
             writes.changed |= bool(deltas)  # the end of a hold changes content, even if no result changes
             node.on_rows(writer, deltas, writes)
@@ -182,7 +182,7 @@ class RepairSteps:
                 mark_reindexed(writer, node.number)
             self._core.forget()
 
-    def retold(self, table: str) -> None:
+    def clear_reindexed(self, table: str) -> None:
         """Delete the note that a table's index was rebuilt: all views on it are right."""
         with self._lock, self._core.store.write() as writer:
             forget_reindexed(writer, self._core.tables[table].number)
@@ -217,7 +217,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "count": RepairSteps.count,
     "refill": RepairSteps.refill,
     "reindex": RepairSteps.reindex,
-    "retold": RepairSteps.retold,
+    "clear_reindexed": RepairSteps.clear_reindexed,
     "read_anew": RepairSteps.read_anew,
 }
 
@@ -234,8 +234,8 @@ def changes_of(core: Core, fed: Sequence[FeedChanges]) -> list[Repaired]:
     for part in fed:
         node = by_number[part.view]
         codec: RowReading = node.reduce.codec
-        told = result_changes(part, codec)
-        for group, old, new in zip(decode_keys(told.groups), told.old, told.new, strict=True):
+        changes = result_changes(part, codec)
+        for group, old, new in zip(decode_keys(changes.groups), changes.old, changes.new, strict=True):
             same = old is not ABSENT and new is not ABSENT and same_result(old, new)
             what = Mended.CONTENT if same else Mended.RESULT
             out.append(Repaired(node.name, group, old, new, what))

@@ -78,8 +78,8 @@ class Repost:
         with self._site.snapshot() as snap:
             for key in keys:
                 stored = snap.stored(table, key)
-                for told in () if stored is None else stored.told:
-                    asked.setdefault(told.view, set()).update(encode_key(group) for group, _ in told.pairs)
+                for state in () if stored is None else stored.told:
+                    asked.setdefault(state.view, set()).update(encode_key(group) for group, _ in state.pairs)
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
 
@@ -99,12 +99,12 @@ class Repost:
                 fields: dict[str, Any] = dict(value.fields)
                 if patched and current is not None:
                     fields = {**current, **fields}
-                told = {one.view: one for one in (() if stored is None else stored.told)}
+                states = {one.view: one for one in (() if stored is None else stored.told)}
                 for name, mapping in mappings.items():
                     asked[name] |= mapping.groups([_copied(fields)])
                     mapped = None if current is None else mapping.pairs([_copied(current)])[0]
                     asked[name].update(group for group, _ in mapped or ())
-                    own = told.get(name)
+                    own = states.get(name)
                     if own is None or name not in done:
                         continue
                     remembered: Pairs = [(encode_key(group), value) for group, value in own.pairs]

@@ -205,8 +205,8 @@ class Restatement:
         try:
             with self.site.snapshot() as snap:
                 readers = [part.reader() for part in snap.parts]
-                told = (remembered_emission(readers[one.place], node, one.key) or () for one in moved)
-                return asked.union(group for own in told for group, _ in own)
+                emissions = (remembered_emission(readers[one.place], node, one.key) or () for one in moved)
+                return asked.union(group for own in emissions for group, _ in own)
         except StoreDamaged:
             return None
 

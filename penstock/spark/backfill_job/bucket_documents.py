@@ -170,7 +170,7 @@ def _view_emissions(frames: Frames, listener: ListeningView, reader: Any, report
     if isinstance(listener.mapper, FunctionMapper):
         [row] = reader.get_many(emissions_db(listener.number), [record_key(0)])
         if row is not None:
-            frames.add(FrameKind.TOLD, listener.name, [b""], [row])
+            frames.add(FrameKind.EMISSIONS, listener.name, [b""], [row])
     put_shares(frames, [listener], reader, report)
 
 

@@ -263,7 +263,7 @@ class _Backfill:
                 continue
             own = [r for r in reports if layout.table_of(r.number) == table.name]
             keys = sum(r.present + r.tombstones for r in own)
-            filling.documents(table, plan, keys, self._told("loading documents", own))
+            filling.documents(table, plan, keys, self._announced("loading documents", own))
             self._out.documents[table.name] = sum(r.present for r in own)
             self._count(own)
 
@@ -286,7 +286,7 @@ class _Backfill:
             reports: list[TaskReport] = []
             if ranges:
                 reports = self._stage("views", partial(self._level, layout, level, ranges, before))
-                self._stage("loading views", partial(filling.groups, self._told("loading views", reports)))
+                self._stage("loading views", partial(filling.groups, self._announced("loading views", reports)))
             for view in views:
                 db = rows_db(layout.views[view.name])
                 self._out.rows[view.name] = sum(report.rows.get(db, 0) for report in reports)
@@ -321,7 +321,7 @@ class _Backfill:
                 )
         return reports
 
-    def _told(self, what: str, reports: Sequence[TaskReport]) -> Iterator[TaskReport]:
+    def _announced(self, what: str, reports: Sequence[TaskReport]) -> Iterator[TaskReport]:
         for i, report in enumerate(reports):
             self._tell(what, i, len(reports))
             yield report

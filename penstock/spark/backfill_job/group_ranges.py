@@ -121,8 +121,8 @@ class RangeReduceTask:
         path = os.path.join(self.layout.folder, f"groups-{self.level}-{number}")
         report = TaskReport(number, path, {}, whole.n, held_groups=dict(writes.held_groups))
         with Frames(path) as frames, store.read() as reader:
-            told = [emissions_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
-            for db in (rows_db(node.number), nodes_db(node.number), *told):
+            dbs = [emissions_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
+            for db in (rows_db(node.number), nodes_db(node.number), *dbs):
                 rows = reader.scan(db)
                 while chunk := list(islice(rows, _CHUNK)):
                     frames.add(FrameKind.ROWS, db, [key for key, _ in chunk], [row for _, row in chunk])

@@ -40,7 +40,7 @@ class FrameKind(IntEnum):
     """Keys and stored rows of the named database."""
     SEGMENT = 2
     """A segment of the named table, with record numbers from 0."""
-    TOLD = 3
+    EMISSIONS = 3
     """Emissions of the named view for the documents of the segment before it."""
     SHARE = 4
     """Contributions to the named view."""

@@ -148,7 +148,7 @@ class StoreFilling:
     def _bucket(self, table: Table, number: int, report: TaskReport, base: int, index: _Index) -> int:
         """Add the results of one bucket. Return the number of its records in the log."""
         added = 0
-        kinds = [FrameKind.SEGMENT, FrameKind.TOLD, FrameKind.ROWS, FrameKind.REJECT]
+        kinds = [FrameKind.SEGMENT, FrameKind.EMISSIONS, FrameKind.ROWS, FrameKind.REJECT]
         for kind, name, (keys, values) in read_frames(report.path, kinds):
             if kind is FrameKind.SEGMENT:
                 [data] = values
@@ -156,7 +156,7 @@ class StoreFilling:
                 index.add(segment, base, table.has_ts)
                 added += len(segment)
                 self.put(log_db(number), [(record_key(base), at_base(data, base))])
-            elif kind is FrameKind.TOLD:
+            elif kind is FrameKind.EMISSIONS:
                 db, key = emissions_db(self._views[name]), record_key(base)
                 self.put(db, [(key, seal(key, unseal(_ZERO, values[0], db)))])
             elif kind is FrameKind.ROWS:

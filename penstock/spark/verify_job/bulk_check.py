@@ -94,7 +94,7 @@ class Verified:
     def __str__(self) -> str:
         found = [(len(self.wrong), "groups differ"), (len(self.stale), "documents are missing or stale")]
         said = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
-        more = [("held", self.held), ("told otherwise", self.told)]
+        more = [("held", self.held), ("with another emission now", self.told)]
         own = "".join(f"; {sum(by.values()):,} {what}" for what, by in more if by)
         at = f"position {position_text(self.position)}"
         return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {said}{own}"
@@ -240,11 +240,11 @@ def _compared(
     again: list[tuple[str, bytes]] = []
     for row in ran("verifying", map_arrow(facts, CompareTask(work), FOUND).collect):
         counts, differing, unsure = unpack(bytes(row["found"]))
-        for view, (documents, rows_read, held, told) in counts.items():
+        for view, (documents, rows_read, held, different) in counts.items():
             out.documents += documents
             out.rows += rows_read
             _count(out.held, view, held)
-            _count(out.told, view, told)
+            _count(out.told, view, different)
         wrong += differing
         again += [(view, group) for view, group in unsure]
     return wrong, again
@@ -301,7 +301,7 @@ class CompareTask:
 
     def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]]) -> list[Any] | None:
         kinds = {fact[0] for fact in facts}
-        if kinds & {Fact.HELD, Fact.TOLD, Fact.COUNT}:
+        if kinds & {Fact.HELD, Fact.DIFFERENT, Fact.COUNT}:
             return None
         shown = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]

@@ -34,7 +34,7 @@ class Fact(IntEnum):
     """A row: its result, and the number of its contributions."""
     HELD = 2
     """A doubt: a held document contributed to the group, or its reducer fails."""
-    TOLD = 3
+    DIFFERENT = 3
     """A doubt: a function yields something else now."""
     COUNT = 4
     """Counts of a table or view: documents read, rows read, documents held, documents with another emission now."""
@@ -70,10 +70,10 @@ class Facts:
         """Test whether the facts should be sent."""
         return self.n + sum(own.size for own in self.counting.values() if own is not None) >= _WAIT
 
-    def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, told: int = 0) -> None:
+    def count(self, name: str, documents: int = 0, rows: int = 0, held: int = 0, different: int = 0) -> None:
         """Add to the counts of a table or view."""
         known = self.counts.get(name, [0, 0, 0, 0])
-        self.counts[name] = [a + b for a, b in zip(known, (documents, rows, held, told), strict=True)]
+        self.counts[name] = [a + b for a, b in zip(known, (documents, rows, held, different), strict=True)]
 
     def last(self) -> Iterator[Any]:
         """Yield the remaining facts and the counts."""

@@ -114,12 +114,12 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
     for segment in segments_from(reader, shown.number, int.from_bytes(span.start or b"\0", "big")):
         if stop is not None and segment.base >= stop:
             return
-        told = [teller.segment_emissions(reader, segment) for teller in tellers]
+        emissions = [teller.segment_emissions(reader, segment) for teller in tellers]
         at = np.arange(len(segment))
         at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
         for first in range(0, at.size, _LINES):
             block = _Block.of(table, segment, at[first : first + _LINES], stamped)
-            for teller, own in zip(tellers, told, strict=True):
+            for teller, own in zip(tellers, emissions, strict=True):
                 teller.tell_all(block, own)
             facts.count(table.name, documents=len(block.docs))
             yield
@@ -193,7 +193,7 @@ class _ViewMapper:
         self._described = [reducer.describe() for reducer in view.reducers]
         self.stamped = any(said["reducer"] in ("first", "last") for said in self._described)
 
-    def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, told: Callable[[], Any] | None) -> None:
+    def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, remembered: Callable[[], Any] | None) -> None:
         """Add the contributions of a document or row. `moment` is set if the view is `stamped`."""
         view, facts = self._view, self._facts
         held = encoded in self._held
@@ -202,15 +202,15 @@ class _ViewMapper:
         except Exception:
             own = []
             if not held:  # the function now fails on a document that it accepted before
-                self._unsure(told, [])
+                self._unsure(remembered, [])
                 return
         if held:
             facts.count(view.name, held=1)
             for group, _ in own:
                 facts.add(view.name, group, Fact.HELD)
             return
-        if told is not None and not same_pairs(told(), own):
-            self._unsure(told, own)
+        if remembered is not None and not same_pairs(remembered(), own):
+            self._unsure(remembered, own)
             return
         numbers: dict[bytes, int] = {}
         for group, value in own:
@@ -220,11 +220,11 @@ class _ViewMapper:
                 whole = encode_entry((decode_key(group), decode_key(encoded), number))
             facts.add(view.name, whole, Fact.GIVEN, encoded, number, self._projected(value), moment)
 
-    def _unsure(self, told: Callable[[], Any] | None, own: list[tuple[bytes, Any]]) -> None:
-        self._facts.count(self._view.name, told=1)
-        before = [] if told is None else told()
+    def _unsure(self, remembered: Callable[[], Any] | None, own: list[tuple[bytes, Any]]) -> None:
+        self._facts.count(self._view.name, different=1)
+        before = [] if remembered is None else remembered()
         for group in {group for group, _ in (*own, *before)}:
-            self._facts.add(self._view.name, group, Fact.TOLD)
+            self._facts.add(self._view.name, group, Fact.DIFFERENT)
 
     def _projected(self, value: Any) -> Any:
         """Return the part of a document that reducers read."""
@@ -232,7 +232,7 @@ class _ViewMapper:
             return value
         return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
 
-    def tell_all(self, block: _Block, told: _DecodedEmissions | None) -> None:
+    def tell_all(self, block: _Block, remembered: _DecodedEmissions | None) -> None:
         """Add the contributions of the documents of a block: tallied if they are plain, else one by one."""
         counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
         rest = set(range(n))
@@ -240,8 +240,8 @@ class _ViewMapper:
             held = self._held_of(block) if self._held else set[int]()
             docs = block.docs if isinstance(self._view.map, FieldMap) else block.anew()
             found = emitted(self._view, counting, docs, held)
-            if told is not None:
-                found = found.without(told.otherwise(block.at, found))
+            if remembered is not None:
+                found = found.without(remembered.otherwise(block.at, found))
             wanted = None if self._facts.wanted is None else self._facts.wanted.get(self._view.name, frozenset())
             if wanted is None:
                 counting.add(found.groups, found.columns)
@@ -250,7 +250,7 @@ class _ViewMapper:
                 rest = found.rest | {i for i, group in zip(found.whose, found.encoded, strict=True) if group in wanted}
         for i in sorted(rest):
             key = block.key(i)
-            before = None if told is None else partial(told.pairs, block.at[i])
+            before = None if remembered is None else partial(remembered.pairs, block.at[i])
             self.tell(key, encode_key(key), block.docs[i], block.moment(i), before)
 
     def _held_of(self, block: _Block) -> set[int]:
@@ -296,10 +296,10 @@ class _DecodedEmissions:
         counts = [0] * len(places)
         for row in found.whose:
             counts[row] += 1
-        told = self.emissions.take(np.array([places[i] for i in asked], np.int64))
-        known = [1] * len(asked) if told.counts is None else told.counts.tolist()
-        groups = list(map(self.names.whole, told.code.tolist()))
-        before = [None] * len(groups) if told.values is None else told.values.values()
+        emissions = self.emissions.take(np.array([places[i] for i in asked], np.int64))
+        known = [1] * len(asked) if emissions.counts is None else emissions.counts.tolist()
+        groups = list(map(self.names.whole, emissions.code.tolist()))
+        before = [None] * len(groups) if emissions.values is None else emissions.values.values()
         own = [counts[i] for i in asked]
         if own == known and found.encoded == groups and _same_values(values, before):
             return set()

@@ -21,10 +21,10 @@ def values_read(view: View, reducer: Reducing, docs: Iterable[Pair]) -> list[tup
     found: dict[Any, tuple[Any, Pair]] = {}
     for pair in docs:
         try:
-            told = emission(view, *pair)
+            pairs = emission(view, *pair)
         except Exception:
             continue
-        for _, value in told:
+        for _, value in pairs:
             read = read_by(view, reducer, value)
             if read is not None:
                 found.setdefault(identity(read), (read, pair))

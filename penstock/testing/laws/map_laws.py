@@ -84,10 +84,10 @@ def _emissions_of(view: View, pair: Pair) -> Any:
         return type(error).__name__
 
 
-def _emissions_text(told: Any) -> str:
-    if isinstance(told, str):
-        return f"nothing but {told}"
-    return repr([group.value if value.value is None else (group.value, value.value) for group, value in told])
+def _emissions_text(pairs: Any) -> str:
+    if isinstance(pairs, str):
+        return f"nothing but {pairs}"
+    return repr([group.value if value.value is None else (group.value, value.value) for group, value in pairs])
 
 
 class Same:

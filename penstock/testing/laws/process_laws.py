@@ -28,7 +28,7 @@ from penstock.testing.laws.laws import Breach, Law, Pair
 from penstock.testing.laws.map_laws import Same
 from penstock.views import App, FieldMap, View
 
-Told = list[tuple[Any, Any]] | str
+Emitted = list[tuple[Any, Any]] | str
 """The pairs that a map yields for a document, or the name of the error that it raises."""
 _SEEDS = ("1", "2")  # of hashes; the second one where this process has the first
 _HERE = "PENSTOCK_SECOND_PROCESS"  # set in it: a module that runs a crash test when it is imported runs no third one
@@ -39,8 +39,8 @@ _PROGRAM = "from penstock.testing.laws.process_laws import main; main()"
 class Trace:
     """The results of a view for some documents: of each alone, of each after those before it, and the rows of all."""
 
-    alone: list[Told]
-    after: list[Told]  # each after all before it
+    alone: list[Emitted]
+    after: list[Emitted]  # each after all before it
     rows: list[tuple[Any, Any]]
     unsteady: set[int] = field(default_factory=set)  # places where two forks differ
     cause: dict[int, int] = field(default_factory=dict)  # by place: the one other document that changes it
@@ -142,8 +142,8 @@ def main() -> None:
 
 
 def _trace(view: View, docs: Sequence[Pair]) -> Trace:
-    alone: list[Told] = [_forked(partial(_emissions_of, view, pair)) for pair in docs]
-    after: list[Told] = _forked(partial(_in_a_row, view, docs))
+    alone: list[Emitted] = [_forked(partial(_emissions_of, view, pair)) for pair in docs]
+    after: list[Emitted] = _forked(partial(_in_a_row, view, docs))
     out = Trace(alone, after, _forked(partial(_rows, view, docs)))
     place = next((n for n in range(len(docs)) if _bag(alone[n]) != _bag(after[n])), None)
     if place is None:
@@ -152,14 +152,14 @@ def _trace(view: View, docs: Sequence[Pair]) -> Trace:
         out.unsteady.add(place)
         return out
     for number, other in enumerate(docs):
-        then: list[Told] = _forked(partial(_in_a_row, view, [other, docs[place]]))
+        then: list[Emitted] = _forked(partial(_in_a_row, view, [other, docs[place]]))
         if number != place and _bag(then[-1]) != _bag(alone[place]):
             out.cause[place] = number
             break
     return out
 
 
-def _in_a_row(view: View, docs: Sequence[Pair]) -> list[Told]:
+def _in_a_row(view: View, docs: Sequence[Pair]) -> list[Emitted]:
     return [_emissions_of(view, pair) for pair in docs]
 
 
@@ -184,7 +184,7 @@ def _forked(ask: Callable[[], Any]) -> Any:
 # -- in both
 
 
-def _emissions_of(view: View, pair: Pair) -> Told:
+def _emissions_of(view: View, pair: Pair) -> Emitted:
     try:
         return list(emission(view, *pair))
     except Exception as error:
@@ -198,9 +198,9 @@ def _rows(view: View, docs: Sequence[Pair]) -> list[tuple[Any, Any]]:
     return [(row.group, row.refused.partition(":")[0] or row.result) for row in recomputed(view, docs).rows.values()]
 
 
-def _bag(told: Told) -> Any:
+def _bag(emitted: Emitted) -> Any:
     """Return a value that is equal for equal emissions, in any order."""
-    return told if isinstance(told, str) else Counter((Same(group), Same(value)) for group, value in told)
+    return emitted if isinstance(emitted, str) else Counter((Same(group), Same(value)) for group, value in emitted)
 
 
 # -- what they show
@@ -228,20 +228,20 @@ def _breach(view: View, docs: Sequence[Pair], there: Trace) -> Breach | None:
     return None
 
 
-def _differing(here: Told, there: Told) -> str:
+def _differing(here: Emitted, there: Emitted) -> str:
     return f"for one document it yields {_emissions_text(here)}, and in another process {_emissions_text(there)}"
 
 
 def _in_group(view: View, docs: Sequence[Pair], group: Any) -> tuple[Pair, ...]:
     """Return the smallest document of a group."""
     for pair in docs:
-        told = _emissions_of(view, pair)
-        if not isinstance(told, str) and any(identity(own) == identity(group) for own, _ in told):
+        emitted = _emissions_of(view, pair)
+        if not isinstance(emitted, str) and any(identity(own) == identity(group) for own, _ in emitted):
             return (pair,)
     return ()
 
 
-def _emissions_text(told: Told) -> str:
-    if isinstance(told, str):
-        return f"nothing but {told}"
-    return repr([group if value is None else (group, value) for group, value in told])
+def _emissions_text(emitted: Emitted) -> str:
+    if isinstance(emitted, str):
+        return f"nothing but {emitted}"
+    return repr([group if value is None else (group, value) for group, value in emitted])

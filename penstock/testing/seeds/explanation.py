@@ -76,7 +76,7 @@ class Story(StepWitness):
         if app is not self._app:
             self._app = app
             self._view = next((view for view in app.views() if view.name == self._finding.view), None)
-            self._told = _root(self._view)
+            self._followed = _root(self._view)
 
     def stepped(self, world: Machine) -> None:
         self._look_at(world.app)
@@ -111,12 +111,12 @@ class Story(StepWitness):
             entry = world.oracle.tables[table].entries.get(where)
             new = None if entry is None else entry.doc
             self._add(f"{table} {brief(key)}: {_plain(old)} → {_plain(new)}")
-            told = self._told
-            if told is not None and told.source.name == table:
-                less, more = _emitted(told, key, old), _emitted(told, key, new)
+            view = self._followed
+            if view is not None and view.source.name == table:
+                less, more = _emitted(view, key, old), _emitted(view, key, new)
                 if less != more:
                     what = " ".join([*(f"−{brief(item)}" for item in less), *(f"+{brief(item)}" for item in more)])
-                    self._add(f"     {told.name} is told {what}")
+                    self._add(f"     {view.name} is told {what}")
 
     def happened(self, world: Machine, text: str) -> None:
         self._add(text)

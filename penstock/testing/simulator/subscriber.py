@@ -29,14 +29,14 @@ class Subscriber:
 
     def follow(self, engine: Engine) -> Iterator[Finding]:
         """Read the changes since the last call. Yield the differences from the rows that a reader sees."""
-        told: dict[tuple[str, Any], int] = {}
+        positions: dict[tuple[str, Any], int] = {}
         for change in engine.changes(since=self.position):
             self.changes += 1
             rows = self._rows.setdefault(change.view, {})
             at = identity(change.group)
             _, had = rows.pop(at, (None, ABSENT))
-            before = told.get((change.view, at), self.position)
-            told[change.view, at] = change.position
+            before = positions.get((change.view, at), self.position)
+            positions[change.view, at] = change.position
             fits = _same(had, change.old) and not _same(change.old, change.new)
             if not fits or change.position <= before:
                 text = f"is told {_row_text(change.old)} → {_row_text(change.new)} at {change.position}"

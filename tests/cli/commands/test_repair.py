@@ -94,10 +94,10 @@ def test_what_is_damaged_is_made_anew_and_said(filled: Path, run: Run) -> None:
             rows = dict(snap.reader().scan(where))
         overwrite(engine, where, {key: row[:-1] + bytes([row[-1] ^ 1]) for key, row in rows.items()})
     said = run("check", code=1)
-    assert "damaged: damaged row: view 'initials', what it was told, log entry" in said.stderr
+    assert "damaged: damaged row: view 'initials', remembered emissions, log entry" in said.stderr
     assert "run `penstock restate initials`" in said.stderr
     said = run("check", "--fix")
-    assert "damaged, and made anew: view 'initials', what it was told, log entry" in said.stderr
+    assert "damaged, and made anew: view 'initials', remembered emissions, log entry" in said.stderr
     assert {row["what"] for row in lines(said.stdout)} == {Mended.REMEMBERED.why}
     assert run("check").stderr.endswith("nothing is wrong\n")
 

@@ -103,7 +103,7 @@ BUGS = [
         "return out, position, True, False",
         "return out, position + 1, True, False",
     ),
-    Bug("what stays is told", "core.reading.feed_reader:FeedReader._read", "told.apart()", "told"),
+    Bug("rows that stay are in the feed", "core.reading.feed_reader:FeedReader._read", "changes.apart()", "changes"),
     Bug(
         "changes after a switch come before it",
         "core.reading.feed_reader:FeedReader._read",

@@ -193,5 +193,5 @@ def test_histories_leave_nothing_wrong(seed: int) -> None:
 def test_the_report_in_words() -> None:
     wrong = (Repaired("names", "Sue", 1, 2),)
     report = Checked(2, 1, wrong, ("meta, key 00",), {"names": 1}, {"names": 2})
-    assert str(report) == "1 document and 2 rows: 1 group wrong, 1 damaged; 1 held; 2 told otherwise"
+    assert str(report) == "1 document and 2 rows: 1 group wrong, 1 damaged; 1 held; 2 with another emission now"
     assert str(Checked(2, 1, wrong, fixed=True)) == "1 document and 2 rows: 1 group wrong and repaired"

@@ -92,7 +92,7 @@ def as_anew(engine: Any) -> None:
 def test_what_was_told_is_told_again(engine: Any) -> None:
     before = engine.digest()
     damage(engine, emissions_db, "initials")
-    assert any("what it was told, log entry" in line for line in engine.check().damaged)
+    assert any("remembered emissions, log entry" in line for line in engine.check().damaged)
     with pytest.raises(ps.StoreDamaged, match="penstock restate initials"):
         engine.digest()
     found = engine.restate("initials")
@@ -223,7 +223,7 @@ def test_a_check_says_what_it_made_anew(engine: Any) -> None:
     report = engine.check(fix=True)
     assert report.ok
     assert "1 damaged row made anew" in str(report)
-    assert [line.partition(", log")[0] for line in report.anew] == ["view 'initials', what it was told"]
+    assert [line.partition(", log")[0] for line in report.anew] == ["view 'initials', remembered emissions"]
     assert engine.digest() == before
 
 

@@ -137,7 +137,7 @@ BUGS = [
         Bug(
             "a check doesn't see what functions would yield now",
             "recovery.check.store_check:_differing",
-            "not same_pairs(own, told)",
+            "not same_pairs(own, was)",
             "False",
         ),
         "what no longer fits its document is counted",
@@ -167,7 +167,7 @@ BUGS = [
             "for db in remembered_in(view):",
             "for db in remembered_in(view)[1:]:",
         ),
-        "what it was told, log entry",
+        "remembered emissions, log entry",
     ),
     Planted(
         Bug(
