@@ -57,6 +57,7 @@ from penstock.recovery.productions.stored_productions import (
     deleted,
     in_flight,
     next_productions,
+    numbers_of,
     oldest_owed,
     owed_after,
     owed_back,
@@ -74,25 +75,29 @@ from penstock.recovery.quarantine.entries import (
     record_id,
 )
 from penstock.recovery.quarantine.listing import held_documents, held_groups, key_of_reject, listed, views_of
-from penstock.recovery.quarantine.retry_drop import NO_GROUP, OneStoreRetries, QuarantineRetries
+from penstock.recovery.quarantine.retry_drop import (
+    OneStoreRetries,
+    QuarantineRetries,
+    absent_entries,
+    restated_groups,
+    undropped_groups,
+)
 from penstock.recovery.quarantine.stored_records import wire_record
 from penstock.recovery.repair.document_scan import DocumentScan
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in, pairs_text, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
 from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, Shadows, hearing
 from penstock.recovery.repair.refusal import RebuildIncomplete
-from penstock.recovery.repair.repair_site import IN_MEMORY, OneSite, Site, ViewComparison, scanned
+from penstock.recovery.repair.repair_site import OneSite, Site, ViewComparison, fits_in_memory, scanned, temporary_store
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.repost import PostedValue, Repost, posted
 from penstock.recovery.repair.restatement import Restatement
-from penstock.recovery.repair.scratch_store import folder_store, scratch_folder
+from penstock.recovery.repair.scratch_store import scratch_folder
 from penstock.recovery.repair_report import Mended, Repaired
 
 __all__ = [
     "BEFORE",
     "DELAYED",
-    "IN_MEMORY",
-    "NO_GROUP",
     "OUT",
     "RECIPES",
     "STEP",
@@ -139,6 +144,7 @@ __all__ = [
     "StoredProduction",
     "UndoRow",
     "ViewComparison",
+    "absent_entries",
     "at",
     "changes_of",
     "consistent",
@@ -149,7 +155,7 @@ __all__ = [
     "drop_delayed",
     "emission",
     "first_delayed",
-    "folder_store",
+    "fits_in_memory",
     "group_id",
     "group_of",
     "hearing",
@@ -166,6 +172,7 @@ __all__ = [
     "moment_of",
     "newer",
     "next_productions",
+    "numbers_of",
     "oldest_owed",
     "owed_after",
     "owed_back",
@@ -178,6 +185,7 @@ __all__ = [
     "recomputed_large",
     "record_id",
     "refolded",
+    "restated_groups",
     "result_of",
     "same_pairs",
     "saved",
@@ -185,8 +193,10 @@ __all__ = [
     "scratch_folder",
     "sort_place",
     "take_step",
+    "temporary_store",
     "unconfirmed_batches",
     "undo_rows",
+    "undropped_groups",
     "user_of",
     "value_of",
     "views_of",

@@ -79,11 +79,8 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
             with ExitStack() as begun:
                 readers = [begun.enter_context(store.read()) for store in stores]
                 states = [read_state(reader) for reader in readers]
-                taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
                 catalogs = [read_catalog(*own) for own in zip(readers, layout.folders(path), strict=True)]
-                if _between_switches(readers, catalogs) or not consistent(
-                    readers, [state.sent for state in states], taken
-                ):
+                if _between_switches(readers, catalogs) or not consistent(readers, states):
                     time.sleep(_AGAIN)
                     continue
                 into = [os.path.join(folder, part.folder) for part in layout.parts]

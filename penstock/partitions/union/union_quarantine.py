@@ -13,15 +13,16 @@ from dataclasses import replace
 from penstock.mapreduce import ViewNode
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import (
-    NO_GROUP,
     EntryFilter,
-    Left,
     QuarantineKind,
     Restatement,
     Settled,
     Site,
+    absent_entries,
     group_id,
     held_groups,
+    restated_groups,
+    undropped_groups,
     views_of,
 )
 from penstock.views import Progress
@@ -66,8 +67,7 @@ class PartitionedRetries:
                 n += len(groups)
                 settled += self._groups(do, view, groups)
         self._tell(len(self._handles) + 1)
-        missing = sorted((wanted.ids or frozenset()) - found)
-        return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
+        return settled + absent_entries(wanted, found)
 
     def _tell(self, done: int) -> None:
         if self._progress is not None:
@@ -77,21 +77,17 @@ class PartitionedRetries:
         """Return the held groups of a view that match, as pairs of stored and whole keys."""
         with self._site.snapshot() as snap:
             many = snap.state.held_groups.get(view.name, 0)
-            every = ((key, whole) for key, whole, _ in held_groups(snap.reader(), view, many))
-            groups = [pair for pair in every if wanted.has(group_id(view.name, pair[0]))]
+            groups = [(key, whole) for key, whole, _ in held_groups(snap.reader(), view, many, wanted)]
         return groups if wanted.limit is None else groups[: max(0, wanted.limit - done)]
 
     def _groups(self, do: str, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
         """Restate held groups, and return the outcome; a drop leaves them held."""
-        if not groups or do == "drop":
-            return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
-        Restatement(self._site, None).view(view.name, [whole for _, whole in groups])
         keys = [key for key, _ in groups]
+        if not groups or do == "drop":
+            return undropped_groups(view, keys)
+        Restatement(self._site, None).view(view.name, [whole for _, whole in groups])
         with self._site.snapshot() as snap:
-            rows = zip(keys, snap.reader().get_many(view.reduce.db, keys), strict=True)
-            states = [(key, view.reduce.codec.decode(key, row, f"view {view.name!r}")) for key, row in rows if row]
-        held = [Left(group_id(view.name, key), state.held[0]) for key, state in states if state.held is not None]
-        return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
+            return restated_groups(snap.reader(), view, keys)
 
 
 def _within(wanted: EntryFilter, place: int) -> EntryFilter:

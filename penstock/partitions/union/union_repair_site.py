@@ -19,12 +19,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
-from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_long, open_lmdb, read_mark, stored_key
+from penstock.cache import MemoryStore, PenstockError, Store, encode_key, is_long, open_lmdb, stored_key
 from penstock.core import Catalog, Snapshot
 from penstock.mapreduce import KeyRanges, ViewNode, is_sets, same_result
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import (
-    IN_MEMORY,
     STEP,
     GroupReplacement,
     Mended,
@@ -35,11 +34,13 @@ from penstock.recovery import (
     ViewComparison,
     consistent,
     delayed,
-    folder_store,
+    fits_in_memory,
+    numbers_of,
     owed_back,
     parts_of,
     scanned,
     scratch_folder,
+    temporary_store,
 )
 from penstock.remote import repaired_of_data
 from penstock.views import ABSENT, App, Progress, Table, View
@@ -124,16 +125,10 @@ class PartitionedSite:
                     changed += repaired_of_data(seat.repair("noted"))
         return out, changed
 
-    @contextmanager
-    def scratch(self, table: Table) -> Iterator[Store]:
-        """Yield a temporary store; it is in memory if the table is small."""
+    def scratch(self, table: Table) -> AbstractContextManager[Store]:
+        """Return a temporary store; it is in memory if the table is small."""
         with self._held.snapshot() as snap:
-            small = self._small(snap, table)
-        if small or self._folders is None:
-            yield MemoryStore()
-            return
-        with folder_store(self._folders[0]) as store:
-            yield store
+            return temporary_store(snap, table, self.folders)
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
@@ -159,7 +154,7 @@ class PartitionedSite:
         """Compare a view; with `fix`, replace wrong groups. Return the comparison, and True if they were replaced."""
         view = self.views[name]
         with ExitStack() as stack:
-            stores, there = self._beside(stack, self._small(snap, view.view.table))
+            stores, there = self._beside(stack, fits_in_memory(snap, view.view.table))
             shadows = Shadows(view.view, view.number, stores, asked, self._ranges)
             menders = [GroupReplacement(shadow) for shadow in shadows.each]
             pairs = list(zip(menders, snap.parts, strict=True))
@@ -182,7 +177,7 @@ class PartitionedSite:
         """Yield a snapshot in which each production that is not applied yet is stored at its sender."""
         for _ in range(_CUTS):
             with self._held.snapshot() as snap:
-                if _fit(snap.parts):
+                if consistent([part.reader() for part in snap.parts], [part.state for part in snap.parts]):
                     yield snap
                     return
         raise PenstockError("partitions did not come to rest for as long as they were asked; run this again")
@@ -202,10 +197,6 @@ class PartitionedSite:
             stores.append(store)
             there.append(folder if self._away else store)
         return stores, there
-
-    def _small(self, snap: Snapshot, table: Table) -> bool:
-        number = snap.schema.tables[table.name].number
-        return sum(read_mark(part.reader(), number).present for part in snap.parts) <= IN_MEMORY
 
     def _replaced(
         self, snap: Snapshot, view: ViewNode, there: list[Any], wrong: list[list[bytes]], asked: Sequence[bytes]
@@ -240,27 +231,13 @@ class PartitionedSite:
         return orphans + others
 
 
-def _numbers(parts: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, int, int, int]]:
-    """Yield for each pair of partitions: the sender, the receiver, the last number saved and the last one applied."""
-    for to, part in enumerate(parts):
-        for of, sender in enumerate(parts):
-            if of != to:
-                yield sender, to, sender.state.sent.get(to, 0), part.state.taken.get(of, (0, 0))[1]
-
-
-def _fit(parts: Sequence[Snapshot]) -> bool:
-    """Return True if these snapshots of partitions fit together."""
-    states = [part.state for part in parts]
-    taken = [{other: number for other, (_, number) in state.taken.items()} for state in states]
-    return consistent([part.reader() for part in parts], [state.sent for state in states], taken)
-
-
 def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:
     """Subtract productions in flight from rebuilt groups, the last one first: the view will receive them later."""
     wanted = None if shadows.asked is None else frozenset(shadows.asked)
-    for sender, to, _, taken in _numbers(snap.parts):
-        waiting = [row.parts for row in delayed(sender.reader()) if row.receiver == to]
-        for parts in chain(reversed(waiting), map(parts_of, owed_back(sender.reader(), to, taken))):
+    for of, to, _, taken in numbers_of([part.state for part in snap.parts]):
+        sender = snap.parts[of].reader()
+        waiting = [row.parts for row in delayed(sender) if row.receiver == to]
+        for parts in chain(reversed(waiting), map(parts_of, owed_back(sender, to, taken))):
             for part in reversed(parts):
                 if part[0] == view.number and not is_sets(part):  # sets may be applied again
                     shadows.each[to].take_off(part, wanted)

@@ -18,7 +18,7 @@ from penstock.core import Catalog, DocumentFacts, Snapshot, StateRow
 from penstock.core import Passed as PartitionedProgress
 from penstock.gateway import PartitionedTable, TableReader, TableReading
 from penstock.mapreduce import KeyRanges, ViewNode
-from penstock.recovery import first_delayed, unconfirmed_batches
+from penstock.recovery import first_delayed, numbers_of, unconfirmed_batches
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress
 
@@ -184,16 +184,12 @@ def together(states: Sequence[StateRow]) -> StateRow:
 
 def snapshots_at_rest(parts: Sequence[Snapshot]) -> bool:
     """Return True if nothing is in flight: productions are applied, none is delayed, and early sets are saved."""
-    for to, part in enumerate(parts):
-        early = unconfirmed_batches(part.reader())
-        if first_delayed(part.reader()) is not None:
-            return False
-        for of, sender in enumerate(parts):
-            if of != to and sender.state.sent.get(to, 0) != part.state.taken.get(of, (0, 0))[1]:
-                return False
-            if early.get(of, 0) > sender.state.unheard.get(to, sender.state.batch):
-                return False
-    return True
+    states = [part.state for part in parts]
+    early = [unconfirmed_batches(part.reader()) for part in parts]
+    return all(first_delayed(part.reader()) is None for part in parts) and all(
+        sent == taken and early[to].get(of, 0) <= states[of].unheard.get(to, states[of].batch)
+        for of, to, sent, taken in numbers_of(states)
+    )
 
 
 def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:

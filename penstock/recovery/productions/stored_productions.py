@@ -15,10 +15,13 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.cache import PenstockError, Reader, Writer, pack, seal, unpack, unseal
 from penstock.recovery.productions.delayed_productions import DELAYED
+
+if TYPE_CHECKING:
+    from penstock.core import StateRow
 
 __all__ = [
     "OUT",
@@ -31,6 +34,7 @@ __all__ = [
     "deleted",
     "in_flight",
     "next_productions",
+    "numbers_of",
     "oldest_owed",
     "owed_after",
     "owed_back",
@@ -117,18 +121,23 @@ def owed_back(reader: Reader, other: int, number: int) -> Iterator[StoredProduct
         yield StoredProduction(_KEY.unpack(key)[1], bytes(unseal(key, row, OUT)))
 
 
-def consistent(readers: Sequence[Reader], sent: Sequence[Sent], taken: Sequence[Sent]) -> bool:
+def consistent(readers: Sequence[Reader], states: Sequence[StateRow]) -> bool:
     """Return True if the snapshots of all partitions are consistent with each other.
 
     Each production that is numbered and not applied is stored, and none was applied that was not numbered.
     """
     return all(
-        taken[to].get(of, 0) <= own.get(to, 0)
-        and sum(1 for _ in owed_back(readers[of], to, taken[to].get(of, 0))) == own.get(to, 0) - taken[to].get(of, 0)
-        for of, own in enumerate(sent)
-        for to in range(len(readers))
-        if of != to
+        taken <= sent and sum(1 for _ in owed_back(readers[of], to, taken)) == sent - taken
+        for of, to, sent, taken in numbers_of(states)
     )
+
+
+def numbers_of(states: Sequence[StateRow]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield for each pair of partitions: the sender, the receiver, the last number saved and the last one applied."""
+    for to, state in enumerate(states):
+        for of, sender in enumerate(states):
+            if of != to:
+                yield of, to, sender.sent.get(to, 0), state.taken.get(of, (0, 0))[1]
 
 
 def deleted(writer: Writer, arrived: Sent, known: Sent) -> None:

@@ -58,9 +58,8 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
             yield from _documents(snap, view, wanted)
     if wanted.of_kind(QuarantineKind.GROUP):
         for view in views:
-            for key, whole, state in held_groups(snap.reader(), view, snap.state.held_groups.get(view.name, 0)):
-                if wanted.has(group_id(view.name, key)):
-                    yield _group(view, key, whole, state)
+            for key, whole, state in held_groups(snap.reader(), view, snap.state.held_groups.get(view.name, 0), wanted):
+                yield _group(view, key, whole, state)
 
 
 def views_of(views: Any, wanted: EntryFilter) -> list[ViewNode]:
@@ -183,8 +182,10 @@ def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any
 # -- groups
 
 
-def held_groups(reader: Reader, view: ViewNode, many: int) -> Iterator[tuple[bytes, bytes, RowState]]:
-    """Yield the held groups of a view (`many` is their number): stored key, whole key and row."""
+def held_groups(
+    reader: Reader, view: ViewNode, many: int, wanted: EntryFilter | None = None
+) -> Iterator[tuple[bytes, bytes, RowState]]:
+    """Yield the selected held groups of a view: stored key, whole key and row. `many` is the number of all."""
     reduce = view.reduce
     if many <= 0 or isinstance(reduce, IndexReduce):
         return
@@ -193,7 +194,8 @@ def held_groups(reader: Reader, view: ViewNode, many: int) -> Iterator[tuple[byt
             continue
         state = reduce.codec.decode(key, row, f"view {view.name!r}")
         if state.held is not None:
-            yield key, key if state.whole is None else state.whole, state
+            if wanted is None or wanted.has(group_id(view.name, key)):
+                yield key, key if state.whole is None else state.whole, state
             many -= 1
             if not many:
                 return

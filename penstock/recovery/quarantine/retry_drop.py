@@ -11,7 +11,7 @@ from its contributions. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -49,11 +49,18 @@ from penstock.views import Progress
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["NO_GROUP", "Foreign", "OneStoreRetries", "QuarantineRetries"]
+__all__ = [
+    "Foreign",
+    "OneStoreRetries",
+    "QuarantineRetries",
+    "absent_entries",
+    "restated_groups",
+    "undropped_groups",
+]
 
 _RECORDS = 1_000  # records that one step takes at most
 _DOCUMENTS = 256
-NO_GROUP = (
+_NO_GROUP = (
     "a group can't be dropped: its result is that of all its documents; correct the reducer and retry, or correct the "
     "documents"
 )
@@ -133,8 +140,7 @@ class OneStoreRetries:
             settled += documents(view, keys)
         for view, own in found.groups:
             settled += groups(view, own) if own else Settled()
-        missing = sorted((wanted.ids or frozenset()) - found.ids) if self._remake is not None else ()
-        return settled + Settled.of_left([Left(own, "it is not in quarantine") for own in missing])
+        return settled if self._remake is None else settled + absent_entries(wanted, found.ids)
 
     def _find(self, reader: Reader, wanted: EntryFilter) -> _SelectedEntries:
         """Find the selected entries."""
@@ -153,8 +159,8 @@ class OneStoreRetries:
         grouped = self._remake is not None and wanted.of_kind(QuarantineKind.GROUP)
         for view, shown in views if grouped else ():
             many = self._core.state.held_groups.get(view.name, 0)
-            every = ((key, whole) for key, whole, _ in held_groups(reader, shown, many))
-            own_groups = list(out.first((p for p in every if wanted.has(group_id(view.name, p[0]))), wanted))
+            every = ((key, whole) for key, whole, _ in held_groups(reader, shown, many, wanted))
+            own_groups = list(out.first(every, wanted))
             out.groups.append((view, own_groups))
             out.ids.update(group_id(view.name, key) for key, _ in own_groups)
         return out
@@ -320,15 +326,31 @@ class OneStoreRetries:
         assert self._remake is not None, "a partition looks for no groups"
         self._remake(view.name, [whole for _, whole in groups])
         self._tell(len(groups))
-        wanted = {key for key, _ in groups}
         with self._core.store.read() as reader:
-            rows = zip(wanted, reader.get_many(view.reduce.db, list(wanted)), strict=True)
-            states = [(key, view.reduce.codec.decode(key, row, f"view {view.name!r}")) for key, row in rows if row]
-        held = [Left(group_id(view.name, key), state.held[0]) for key, state in states if state.held is not None]
-        return Settled(released=len(groups) - len(held)) + Settled.of_left(held)
+            return restated_groups(reader, view, [key for key, _ in groups])
 
     def _keep_groups(self, view: ViewNode, groups: Sequence[tuple[bytes, bytes]]) -> Settled:
-        return Settled.of_left([Left(group_id(view.name, key), NO_GROUP) for key, _ in groups])
+        return undropped_groups(view, [key for key, _ in groups])
+
+
+def restated_groups(reader: Reader, view: ViewNode, keys: Sequence[bytes]) -> Settled:
+    """Return the outcome of held groups that were restated."""
+    rows = zip(keys, reader.get_many(view.reduce.db, keys), strict=True)
+    states = [(key, view.reduce.codec.decode(key, row, f"view {view.name!r}")) for key, row in rows if row]
+    held = [Left(group_id(view.name, key), state.held[0]) for key, state in states if state.held is not None]
+    return Settled(released=len(keys) - len(held)) + Settled.of_left(held)
+
+
+def undropped_groups(view: ViewNode, keys: Sequence[bytes]) -> Settled:
+    """Return the outcome of a drop of held groups: each stays held."""
+    return Settled.of_left([Left(group_id(view.name, key), _NO_GROUP) for key in keys])
+
+
+def absent_entries(wanted: EntryFilter, found: Set[str]) -> Settled:
+    """Return the outcome for requested ids that are not among the found ones."""
+    return Settled.of_left(
+        [Left(own, "it is not in quarantine") for own in sorted((wanted.ids or frozenset()) - found)]
+    )
 
 
 @dataclass(slots=True)

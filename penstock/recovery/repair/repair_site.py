@@ -12,7 +12,7 @@ groups are replaced. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,10 +31,9 @@ from penstock.views import App, Progress, Table, View
 if TYPE_CHECKING:
     from penstock.core import Core
 
-__all__ = ["IN_MEMORY", "OneSite", "Site", "ViewComparison", "scanned"]
+__all__ = ["OneSite", "Site", "ViewComparison", "fits_in_memory", "scanned", "temporary_store"]
 
-IN_MEMORY = 100_000
-"""Up to this number of documents the shadow is kept in memory."""
+_IN_MEMORY = 100_000  # documents up to which the shadow is kept in memory
 
 
 @dataclass(slots=True)
@@ -151,16 +150,10 @@ class OneSite:
         out = take_step(self._steps, do, *what)
         return out, changes_of(self._core, self._fed)
 
-    @contextmanager
-    def scratch(self, table: Table) -> Iterator[Store]:
+    def scratch(self, table: Table) -> AbstractContextManager[Store]:
         """Open a temporary store, in memory if the table is small."""
-        with self._core.store.read() as reader:
-            small = read_mark(reader, self._core.tables[table.name].number).present <= IN_MEMORY
-        if small or self._path is None:
-            yield MemoryStore()
-            return
-        with folder_store(self._path) as store:
-            yield store
+        with self.snapshot() as snap:
+            return temporary_store(snap, table, self.folders)
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
@@ -229,6 +222,17 @@ class OneSite:
             with self._lock:
                 out += self._core.amend(step)
         return out
+
+
+def fits_in_memory(snap: Snapshot, table: Table) -> bool:
+    """Return True if a rebuilt view of a table is kept in memory, which depends on the number of documents."""
+    number = snap.schema.tables[table.name].number
+    return sum(read_mark(part.reader(), number).present for part in snap.parts) <= _IN_MEMORY
+
+
+def temporary_store(snap: Snapshot, table: Table, folders: Sequence[str]) -> AbstractContextManager[Store]:
+    """Return a temporary store for data as large as a table, in memory or in the first of the folders."""
+    return nullcontext(MemoryStore()) if not folders or fits_in_memory(snap, table) else folder_store(folders[0])
 
 
 def scanned(

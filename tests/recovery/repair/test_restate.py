@@ -378,7 +378,7 @@ def test_a_batch_that_fails_meanwhile_begins_it_again(monkeypatch: pytest.Monkey
 
 
 def test_a_large_table_is_built_in_a_folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_site, "IN_MEMORY", 10)
+    monkeypatch.setattr(repair_site, "_IN_MEMORY", 10)
     path = tmp_path / "state"
     with ps.open(shop(), path) as engine:
         engine.put_many("users", [document(i) for i in range(MANY + 50)])
