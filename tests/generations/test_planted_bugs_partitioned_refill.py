@@ -10,11 +10,11 @@ import pytest
 from penstock.core.schema import described
 from penstock.mapreduce import small_trees
 from tests.core.crash.crash_points import unsynced
+from tests.generations import test_refill
 from tests.generations.crash import test_crash_refill
 from tests.generations.refills import in_small_steps
 from tests.generations.test_refill import SOURCE, docs, elsewhere, shop
 from tests.harness.planting import Bug
-from tests.partitions import test_partitioned_refill
 
 
 def content(folder: Path) -> None:
@@ -31,7 +31,7 @@ def content(folder: Path) -> None:
 
 
 def sources(folder: Path) -> None:
-    test_partitioned_refill.test_where_a_source_goes_on(folder, 60, 80, 50, 50, (SOURCE,))
+    test_refill.test_where_a_source_goes_on(folder, test_refill.PARTITIONS, 60, 80, 50, 50, (SOURCE,))
 
 
 def images(folder: Path) -> None:

@@ -63,11 +63,11 @@ def found(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Run the quick examples."""
     for name, own in (("a", (30, 80, 50, 80, ())), ("b", (60, 80, 50, 50, (test_refill.SOURCE,)))):
         (folder / name).mkdir()
-        test_refill.test_where_a_source_goes_on(folder / name, *own)
+        test_refill.test_where_a_source_goes_on(folder / name, test_refill.ONE, *own)
     (folder / "c").mkdir()
     test_refill.test_what_is_in_quarantine_stays_and_counts_as_older(folder / "c")
     (folder / "e").mkdir()
-    test_refill.test_writes_that_change_nothing_meanwhile_are_kept(folder / "e")
+    test_refill.test_writes_that_change_nothing_meanwhile_are_kept(folder / "e", test_refill.ONE)
     (folder / "d").mkdir()
     test_refill.test_killed_at_any_step_it_is_what_it_was_and_may_be_refilled_again(folder / "d", monkeypatch)
     assert sys.modules["penstock.generations.refill"]._STEP_LINES == 4

@@ -1,4 +1,7 @@
-"""Tables refilled in another store and taken over: offsets, the feed, quarantine, readers, and kills on the way."""
+"""Tables refilled in another store and taken over: offsets, the feed, quarantine, readers, and kills on the way.
+
+Cases of `kind` run over one store and over partitions in this process. Readers are also tried over processes.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,44 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
-from penstock.cache import Closed, PenstockError, open_lmdb
+from penstock.cache import Closed, PenstockError, StoreMissing, open_lmdb
 from penstock.core.schema import described
 from penstock.engine import open_on, writer
+from penstock.mapreduce import small_trees
+from tests.core.crash.crash_points import unsynced
+from tests.generations.app_pair import followed, shown
+from tests.generations.refills import in_small_steps
 from tests.harness.worlds import TINY
+from tests.partitions.stores import misplaced
 from tests.tidy.tree import ROOT
 from tests.waiting import PATIENCE
 
 SOURCE = "users=file:users.jsonl"
+ONE, PARTITIONS, PROCESSES = "one store", "partitions", "processes"
+OPENED: dict[str, dict[str, Any]] = {
+    ONE: {},
+    PARTITIONS: {"partitions": 3, "processes": False},
+    PROCESSES: {"partitions": 2},
+}
+
+
+@pytest.fixture(params=[ONE, PARTITIONS])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Name a kind of store. Partitions in this process take small steps and have small trees."""
+    with ExitStack() as stack:
+        if request.param == PARTITIONS:
+            in_small_steps(monkeypatch)
+            stack.enter_context(unsynced())
+            stack.enter_context(small_trees())
+        yield request.param
 
 
 def shop(ts: str | None = "ts") -> ps.App:
@@ -48,47 +75,57 @@ def elsewhere(app: ps.App, path: Path, seed: int, rows: list[Any], offset: int =
     return os.fspath(path)
 
 
-def live_at(app: ps.App, path: Path, offset: int) -> Any:
-    engine: Any = ps.open(app, path)
+def live_at(app: ps.App, path: Path, offset: int, kind: str = ONE) -> Any:
+    engine: Any = ps.open(app, path, **OPENED[kind])
     engine.put_many("users", docs(0, 20, "old"))
     engine.put_many("orders", [{"id": 1, "amount": 7}])
     if offset:
         engine.ingest([], source=SOURCE, resume=offset)
+    engine.settle()
     return engine
 
 
-@pytest.mark.parametrize(
-    ("before", "meanwhile", "read", "goes_on", "back"),
-    [
-        pytest.param(0, 0, 50, 50, (), id="a source that the store had not"),
-        pytest.param(30, 30, 50, 50, (), id="behind what was read"),
-        pytest.param(30, 80, 50, 80, (), id="beyond it, and no gap between"),
-        pytest.param(60, 80, 50, 50, (SOURCE,), id="a gap between: it goes back"),
-    ],
-)
+SOURCES = [
+    pytest.param(0, 0, 50, 50, (), id="a source that the store had not"),
+    pytest.param(30, 30, 50, 50, (), id="behind what was read"),
+    pytest.param(30, 80, 50, 80, (), id="beyond it, and no gap between"),
+    pytest.param(60, 80, 50, 50, (SOURCE,), id="a gap between: it goes back"),
+]
+
+
+@pytest.mark.parametrize(("before", "meanwhile", "read", "goes_on", "back"), SOURCES)
 def test_where_a_source_goes_on(
-    tmp_path: Path, before: int, meanwhile: int, read: int, goes_on: int, back: tuple[str, ...]
+    tmp_path: Path, kind: str, before: int, meanwhile: int, read: int, goes_on: int, back: tuple[str, ...]
 ) -> None:
     app = shop()
-    with live_at(app, tmp_path / "live", before) as live:
+    with live_at(app, tmp_path / "live", before, kind) as live:
         seed = live.begin_refill(["users"], described(app))
-        live.ingest([ps.Record("users", 99, {"id": 99, "name": "since", "ts": 99})], source=SOURCE, resume=meanwhile)
+        live.put("users", {"id": 97, "name": "since", "ts": 99})
+        records = [ps.Record("users", 99, {"id": 99, "name": "since", "ts": 99})] if kind == ONE else []
+        live.ingest(records, source=SOURCE, resume=meanwhile)
         done = live.refill(elsewhere(app, tmp_path / "fresh", seed, docs(0, 9), read))
         assert (done.sources, done.back) == ({SOURCE: goes_on}, back)
+        remembered = live.remembered(SOURCE)
+        assert remembered is not None
+        assert remembered.offset == goes_on
         with live.snapshot() as snap:
             assert snap.sources == {SOURCE: goes_on}
             assert snap.position == done.position
-            assert dict(snap.view("names").items()) == {"n0": 3, "n1": 3, "n2": 3, "since": 1}
+            assert dict(snap.view("names").items()) == {"n0": 3, "n1": 3, "n2": 3, "since": 1 + len(records)}
             assert snap.view("total")[()] == 7, "a table that was not named stays"
+        late = ps.Record("users", 98, {"id": 98, "name": "next", "ts": 99}, offset=goes_on - 1)
+        assert live.ingest([late], source=SOURCE, resume=goes_on).late == 1
+        next_record = ps.Record("users", 98, {"id": 98, "name": "next", "ts": 99}, offset=goes_on)
+        assert live.ingest([next_record], source=SOURCE, resume=goes_on + 1).applied == 1
         assert not live.check().wrong
 
 
-def test_writes_that_change_nothing_meanwhile_are_kept(tmp_path: Path) -> None:
+def test_writes_that_change_nothing_meanwhile_are_kept(tmp_path: Path, kind: str) -> None:
     """The other store read none of these keys, or read a key that was deleted here."""
     for ts in ("ts", None):
         app, folder = shop(ts), tmp_path / str(ts)
         folder.mkdir()
-        with live_at(app, folder / "live", 0) as live:
+        with live_at(app, folder / "live", 0, kind) as live:
             live.put("users", {"id": 30, "name": "gone", "amount": 1, "ts": 1})
             live.delete("users", 30)
             seed = live.begin_refill(["users"], described(app))
@@ -112,30 +149,39 @@ def test_writes_that_change_nothing_meanwhile_are_kept(tmp_path: Path) -> None:
                 assert len(snap.table("users")) == 2, "keys of an earlier refill are not kept"
 
 
-def test_readers_and_followers_see_one_change(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OPENED, indirect=True)
+def test_readers_and_followers_see_one_change(tmp_path: Path, kind: str) -> None:
     app = shop()
-    with live_at(app, tmp_path / "live", 0) as live, ps.open(app, tmp_path / "live", readonly=True) as other:
+    views = [view.name for view in app.views()]
+    with live_at(app, tmp_path / "live", 0, kind) as live, ps.open(app, tmp_path / "live", readonly=True) as other:
         seed = live.begin_refill(["users"], described(app))
         old = live.snapshot()
+        since = live.status()["position"]
+        base = {(change.view, change.group): change.new for change in live.changes(initial=True, since=None)}
         seen: list[dict[Any, Any]] = []
 
         def look(what: str, done: int, total: int) -> None:
             with other.snapshot() as snap:
                 seen.append(dict(snap.view("names").items()))
 
-        fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
-        done = live.refill(fresh, look)
+        done = live.refill(elsewhere(app, tmp_path / "fresh", seed, docs(0, 9)), look)
         was, now = {f"old{i}": 7 - (i == 2) for i in range(3)}, {f"n{i}": 3 for i in range(3)}
         assert [one for i, one in enumerate(seen) if not i or one != seen[i - 1]] == [was, now]
         assert dict(old.view("names").items()) == was
         assert old.table("users")[15]["name"] == "old0"
         old.close()
+        assert kind != ONE or done.position == since + 1
         for engine in (live, other):
-            changes = {(c.group, c.old, c.new) for c in engine.changes("names", since=done.position - 1)}
-            assert changes == {(g, n, ps.ABSENT) for g, n in was.items()} | {(g, ps.ABSENT, n) for g, n in now.items()}
+            rows = followed(list(engine.changes(since=since)), dict(base))
+            assert rows == {(view, row[0]): row[1] for view in views for row in shown(engine, views)[view]}
+            found = {(c.group, c.old, c.new) for c in engine.changes("names", since=since)}
+            assert found == {(g, n, ps.ABSENT) for g, n in was.items()} | {(g, ps.ABSENT, n) for g, n in now.items()}
         live.put("users", {"id": 0, "name": "x", "ts": 100})
+        live.settle()
         assert {c.group for c in other.changes("names", since=done.position)} == {"n0", "x"}
         assert live.status()["tables"]["users"]["documents"] == 9
+        live.migrate()
+        assert kind == ONE or not misplaced(live)
 
 
 def test_what_is_in_quarantine_stays_and_counts_as_older(tmp_path: Path) -> None:
@@ -250,47 +296,70 @@ def test_whoever_asked_is_killed_and_the_holder_goes_on(
         assert not live.check().wrong
 
 
-def test_what_raises_on_the_way_gives_it_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["copying", "switching"])
+def test_an_error_of_the_caller_discards_it(tmp_path: Path, kind: str, stage: str) -> None:
+    """An error after the switch reaches the caller, and the refill stands."""
     app = shop()
-    with live_at(app, tmp_path / "live", 0) as live:
+    with live_at(app, tmp_path / "live", 0, kind) as live:
         seed = live.begin_refill(["users"], described(app))
         fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
         before = live.digest()
 
         def fail(what: str, done: int, total: int) -> None:
-            raise Closed("the test")
+            if what == stage:
+                raise Closed("the test")
 
         with pytest.raises(Closed):
             live.refill(fresh, fail)
-        assert live.digest() == before
+        assert (live.digest() == before) is (stage != "switching")
+        live.put("users", {"id": 50, "name": "x"})
+        live.delete("users", 50)
         with pytest.raises(PenstockError, match="no refill under way"):
             live.refill(fresh)
-        live.begin_refill(["users"], described(app))
+        assert live.check().ok
+
+
+def test_a_store_that_the_refill_is_not_for(tmp_path: Path, kind: str) -> None:
+    app = shop()
+    with live_at(app, tmp_path / "live", 0, kind) as live:
+        seed = live.begin_refill(["users"], described(app))
+        fresh = elsewhere(app, tmp_path / "fresh", seed, docs(0, 9))
+        before = live.digest()
         with pytest.raises(PenstockError, match=r"no refill under way that .* is for"):
             live.refill(elsewhere(app, tmp_path / "other", seed + 1, docs(0, 9)))
+        with pytest.raises(StoreMissing):
+            live.refill(tmp_path / "nothing")
         with pytest.raises(ps.UnknownName):
             live.begin_refill(["usres"], described(app))
         with pytest.raises(PenstockError, match="has other definitions than this app"):
             live.begin_refill(["users"], described(shop(ts=None)))
-
-
-def test_kinds_of_ts_that_differ_are_named(tmp_path: Path) -> None:
-    app = shop()
-    with live_at(app, tmp_path / "live", 0) as live:
-        seed = live.begin_refill(["users"], described(app))
-        fresh = elsewhere(app, tmp_path / "fresh", seed, [{"id": 1, "name": "x", "ts": "2024-01-01T00:00:00Z"}])
+        texts = [{"id": 1, "name": "x", "ts": "2024-01-01T00:00:00Z"}]
         with pytest.raises(PenstockError, match="are of kind 'text', and those in the store 'number'"):
-            live.refill(fresh)
-        assert not live.check().wrong
+            live.refill(elsewhere(app, tmp_path / "texts", seed, texts))
+        assert live.check().ok
+        assert live.digest() == before
+        live.begin_refill(["users"], described(app))
+
+        def another(what: str, done: int, total: int) -> None:
+            if what == "copying":
+                live.begin_refill(["users"], described(app))
+
+        with pytest.raises(PenstockError, match="another backfill of this store was begun meanwhile"):
+            live.refill(fresh, another)
+        assert live.refill(fresh).sources == {}
+        assert live.check().ok
+        live.migrate()
+        assert live.digest() != before
 
 
-def test_deletions_whose_ts_are_texts_are_laid_over(tmp_path: Path) -> None:
+def test_deletions_whose_ts_are_texts_are_laid_over(tmp_path: Path, kind: str) -> None:
     app = shop()
 
     def doc(key: int, day: str) -> dict[str, Any]:
         return {"id": key, "name": "x", "amount": 1, "ts": f"{day}T00:00:00.000000001Z"}
 
-    with ps.open(app, tmp_path / "live") as live:
+    live: Any
+    with ps.open(app, tmp_path / "live", **OPENED[kind]) as live:
         live.put_many("users", [doc(1, "2024-01-02"), doc(2, "0988-01-02")])
         seed = live.begin_refill(["users"], described(app))
         live.delete("users", 1, ts="2024-02-01T00:00:00.5Z")
