@@ -172,6 +172,12 @@ class Driver:
             link.cut(b"")
         return found.open
 
+    def end(self) -> None:
+        """End all connections, and wait until the sink has ended them too."""
+        for connection in list(self._open):
+            self._open[connection].cut(b"")
+            self._end(connection)
+
     def close(self) -> None:
         """Close all connections."""
         for connection in list(self._open):
@@ -187,11 +193,26 @@ class Driver:
         return self.open("probe") is not None
 
 
+def fenced(history: list[Step]) -> list[Step]:
+    """Return a history with the driver's fences as steps. A fence is a list, so it can change the outcome."""
+    steps: list[Step] = []
+    for connection, frame in history:
+        steps.append((connection, frame))
+        if frame[0] not in ("cut", "kill"):
+            steps.append((connection, ("list", FENCE + len(steps))))
+    return steps
+
+
 def played(history: list[Step], sink: Sink, pieces: int | None = None) -> Outcome:
-    """Return the outcome of a history at a sink. Each worker that said hello is in it."""
+    """Play a history without fences against a sink, and return the outcome of `fenced(history)`."""
     driver = Driver(sink, pieces)
-    replies = [driver.step(connection, frame).replies for connection, frame in history]
-    driver.close()
+    replies: list[list[Frame]] = []
+    for connection, frame in history:
+        answer = driver.step(connection, frame)
+        replies.append(answer.replies)
+        if frame[0] not in ("cut", "kill"):
+            replies.append([("uncommitted", FENCE + len(replies), answer.open)] if answer.open is not None else [])
+    driver.end()
     workers = sorted({frame[4] for _, frame in history if frame[0] == "hello"})
     return Outcome(
         replies,
