@@ -1,7 +1,8 @@
 """The deltas of a small batch for the views, version by version; `view_deltas` does the same with columns.
 
 A view that folds lanes gets plain values. A view that keeps contributions gets columns of them, with their sources.
-If a view holds one of the documents, the columnar form does the work instead.
+If a view holds one of the documents, the columnar form does the work instead. So no rule about held documents stands
+here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from penstock.gateway.versions.version_stamps import plain_ts
 from penstock.gateway.view_deltas import ScannedViews, ViewDeltas, WinningVersions
 from penstock.mapreduce import (
     Column,
-    Contributions,
     Decoder,
+    DocumentContributions,
     DocumentFields,
     Emissions,
     FewContributions,
@@ -28,18 +29,19 @@ from penstock.mapreduce import (
     FieldMapper,
     FieldPlan,
     Hold,
+    SourceChange,
     SourceKeys,
     Spaces,
     ViewNode,
     Writes,
     Yielded,
+    deltas_of,
     in_columns,
     of_yielded,
 )
 from penstock.views import TS, Table
 
 Told = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, the emissions of its function for the batch
-_NONE: frozenset[int] = frozenset()
 _LANE = 1 << 64
 
 
@@ -96,8 +98,16 @@ class FewVersion:
 
 
 @dataclass(slots=True)
+class _Changed:
+    """The numbers of the versions that change the contributions to a view."""
+
+    now: list[int]  # documents: the view adds their contributions
+    was: list[int]  # versions in place of a document that counts: the view retracts its contributions
+
+
+@dataclass(slots=True)
 class _Side:
-    """Contributions to add, or to retract, each with its version."""
+    """Contributions to add, or to retract, each with the number of its version."""
 
     pairs: FewContributions = field(default_factory=list)
     who: list[int] = field(default_factory=list)
@@ -106,6 +116,12 @@ class _Side:
         """Add the contributions of one version."""
         self.pairs += pairs
         self.who += [who] * len(pairs)
+
+    def columns(self, view: ViewNode) -> DocumentContributions:
+        """Return the contributions as columns."""
+        who = sorted(set(self.who))
+        counts = None if len(who) == len(self.who) else np.array([self.who.count(i) for i in who])
+        return DocumentContributions(in_columns(self.pairs, view.reduce.fields), np.array(who, np.int64), counts)
 
 
 class FewTelling:
@@ -128,26 +144,28 @@ class FewTelling:
         """Send the deltas to all views."""
         node = self._node
         keys = self._keys(new) if self._keeps else None
-        untold = _NONE if node.build is None else self._untold(new, node.build)
+        whole = _Changed(
+            [i for i, n in enumerate(new) if n.record.doc >= 0], [i for i, n in enumerate(new) if n.state & PRESENT]
+        )
+        part = whole if node.build is None else self._scanned(new, whole, node.build)
         for view in node.views:
-            fields, free = self._fields.get(view.name), _NONE if view.building is None else untold
+            fields, changed = self._fields.get(view.name), whole if view.building is None else part
             if fields is not None:
-                plus, minus = self._by_fields(fields, new, free)
+                plus, minus = self._by_fields(fields, new, changed)
             else:
-                plus, minus = self._by_function(view, new, free, told[view.name][0], writes)
+                plus, minus = self._by_function(view, new, changed, told[view.name][0], writes)
             if keys is None or not view.keeps:
                 view.advance_small(reader, plus.pairs, minus.pairs, writes)
                 continue
-            come, go = (_contribution_side(view, side, keys) for side in (plus, minus))
+            deltas = deltas_of(view, SourceChange(plus.columns(view), minus.columns(view)), {}, keys)
             if view.stamped:
-                come.inputs[TS] = Column.of([plain_ts(new[i].record.ts) for i in plus.who])
-            view.advance(reader, come, go, writes)
+                deltas.plus.inputs[TS] = Column.of([plain_ts(new[i].record.ts) for i in plus.who])
+            view.advance(reader, deltas.plus, deltas.minus, writes)
 
-    def _untold(self, new: list[FewVersion], sweep: ScannedViews) -> frozenset[int]:
-        """Return the slots of documents that the scan of a build has not sent: they need no retraction."""
-        slots = np.array([n.slot for n in new if n.state & PRESENT], np.int64)
-        told = sweep.told(self._node.log.records(slots))
-        return frozenset(slots[~told].tolist())
+    def _scanned(self, new: list[FewVersion], whole: _Changed, sweep: ScannedViews) -> _Changed:
+        """Return the changes for views that are being built. Documents that they lack have nothing to retract."""
+        told = self._node.deltas.scanned(np.array([new[i].slot for i in whole.was], np.int64), sweep)
+        return _Changed(whole.now, [i for i, counts in zip(whole.was, told.tolist(), strict=True) if counts])
 
     @staticmethod
     def _keys(new: list[FewVersion]) -> SourceKeys:
@@ -162,16 +180,12 @@ class FewTelling:
         return SourceKeys(lane, text if any(n.record.lanes[1] for n in new) else None)
 
     @staticmethod
-    def _by_fields(few: FewFields, new: list[FewVersion], free: frozenset[int]) -> tuple[_Side, _Side]:
-        plus, minus = _Side(), _Side()
-        for i, n in enumerate(new):
-            for side, reading in ((plus, n.record.reading), (minus, None if n.slot in free else n.old)):
-                if reading is not None and few.kept(reading):
-                    side.add(i, [few.contribution(reading)])
-        return plus, minus
+    def _by_fields(few: FewFields, new: list[FewVersion], changed: _Changed) -> tuple[_Side, _Side]:
+        plus = _mapped(few, [(i, new[i].record.reading) for i in changed.now])
+        return plus, _mapped(few, [(i, new[i].old) for i in changed.was])
 
     def _by_function(
-        self, view: ViewNode, new: list[FewVersion], free: frozenset[int], emissions: Emissions, writes: Writes
+        self, view: ViewNode, new: list[FewVersion], changed: _Changed, emissions: Emissions, writes: Writes
     ) -> tuple[_Side, _Side]:
         log, memory = self._node.log, self._node.memory.functions[view.name]
         docs = [n.record.doc for n in new]
@@ -183,10 +197,10 @@ class FewTelling:
         parts = list(row.each(range(len(docs))))
         yielded: list[Yielded] = [part.yielded() for part in parts]
         plus, minus, fields = _Side(), _Side(), view.reduce.fields
-        for i, n in enumerate(new):
+        for i in changed.now:
             plus.add(i, of_yielded(yielded[i], fields))
-            if n.state & PRESENT and n.slot not in free:
-                minus.add(i, of_yielded(memory.take_one(n.slot), fields))
+        for i in changed.was:
+            minus.add(i, of_yielded(memory.take_one(new[i].slot), fields))
 
         def remember() -> None:
             used = log.keys.map.used
@@ -197,9 +211,11 @@ class FewTelling:
         return plus, minus
 
 
-def _contribution_side(view: ViewNode, side: _Side, keys: SourceKeys) -> Contributions:
-    """Return one side as columns, for a view that keeps contributions."""
-    out = in_columns(side.pairs, view.reduce.fields)
-    who = sorted(set(side.who))
-    counts = None if len(who) == len(side.who) else np.array([side.who.count(i) for i in who])
-    return out.of(keys, np.array(who, np.int64), counts)
+def _mapped(few: FewFields, readings: list[tuple[int, DocumentFields | None]]) -> _Side:
+    """Return the contributions of these versions that the condition of the view keeps."""
+    side = _Side()
+    for i, reading in readings:
+        assert reading is not None, "the version is a document"
+        if few.kept(reading):
+            side.add(i, [few.contribution(reading)])
+    return side

@@ -208,11 +208,15 @@ class ViewDeltas:
     def _scan_sides(self, sides: _DeltaSides, sweep: ScannedViews) -> _DeltaSides:
         """Return the sides for views that are being built. Documents that they lack have nothing to retract."""
         slots = sides.new.slots[sides.was]
-        told = sweep.told(self._node.log.records(slots))
+        told = self.scanned(slots, sweep)
         if told.all():
             return sides
         old = None if sides.old is None else self._node.memory.take_fields(slots[told])
         return _DeltaSides(sides.new, sides.was[told], sides.now, old, sides.keys)
+
+    def scanned(self, slots: Slots, sweep: ScannedViews) -> Mask:
+        """Mark the slots whose stored documents count in views that are being built: the scan has sent them."""
+        return sweep.told(self._node.log.records(slots))
 
     def keys_of(self, new: WinningVersions) -> SourceKeys:
         """Return the keys of the new versions."""

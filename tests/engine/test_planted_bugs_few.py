@@ -92,8 +92,8 @@ BUGS = [
     Bug(
         "what is taken back of a field view is what is told now",
         "gateway.small_batch_deltas:FewTelling._by_fields",
-        "None if n.slot in free else n.old",
-        "n.old and n.record.reading",
+        "new[i].old",
+        "new[i].record.reading or new[i].old",
     ),
     Bug(
         "memory keeps what a function yielded before",

@@ -6,6 +6,7 @@ record at a time, and a batch of columns looks up all its records at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -52,7 +53,7 @@ _UNSTAMPED, _STAMPED = np.split(np.array(OUTCOMES, np.uint8), 2)
 _BITS = {bit: np.array(bit, np.uint8) for bit in (TOMBSTONE, DELETES, EARLIER, SAME_TS)}
 
 
-def outcomes_of(document: Mask, facts: dict[int, Mask | None], stamped: bool) -> NDArray[np.uint8]:
+def outcomes_of(document: Mask, facts: Mapping[int, Mask | None], stamped: bool) -> NDArray[np.uint8]:
     """Return the outcome of each record, or COMPARE.
 
     `document` marks the records whose current version is a document, and `facts` those with other facts; None: none.

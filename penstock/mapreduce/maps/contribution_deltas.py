@@ -7,7 +7,7 @@ view cannot accept a document, neither side changes, and its held row keeps the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Protocol
 
@@ -77,8 +77,9 @@ class SourceChange:
 
     now: DocumentContributions  # of the versions now
     before: DocumentContributions  # that count; for a document that is missing here, those of its held row
-    stuck: dict[int, Hold]  # documents that the view cannot accept now, with reasons
-    last: Callable[[Sequence[int]], list[Pairs]]  # the pairs of each of these documents of `before`, which ascend
+    stuck: dict[int, Hold] = field(default_factory=dict)  # documents that the view cannot accept now, with reasons
+    # Returns the pairs of each of these documents of `before`, which ascend
+    last: Callable[[Sequence[int]], list[Pairs]] = lambda wanted: [[] for _ in wanted]
 
 
 @dataclass(slots=True)
