@@ -17,6 +17,7 @@ A name is imported when it is first asked for, so that `penstock --help` needs n
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock import connector as connector
     from penstock import spark as spark
     from penstock.cache import (
         ArgumentKind,
@@ -94,10 +95,10 @@ else:
                 if called in module.__all__:
                     found = globals()[name] = getattr(module, called)
                     return found
-        if name == "spark":
+        if name in ("connector", "spark"):
             from importlib import import_module
 
-            return import_module("penstock.spark")
+            return import_module(f"penstock.{name}")
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
 
     def __dir__():

@@ -12,7 +12,7 @@ from penstock.connector.coordinator import (
     StartSession,
 )
 from penstock.connector.coordinator_state import CoordinatorState, MemoryCoordinatorState, OpenTransaction
-from penstock.connector.errors import LogDamaged, ProtocolFault
+from penstock.connector.errors import ConnectorFault, LogDamaged, ProtocolFault
 from penstock.connector.events import (
     DataReceived,
     Disconnected,
@@ -68,6 +68,8 @@ from penstock.connector.session import (
     SessionState,
     Table,
 )
+from penstock.connector.sockets import ConnectorSource as Source
+from penstock.connector.sockets import SessionSocket
 from penstock.connector.source_acceptor import (
     SOURCE_ACCEPTOR,
     BeginCheckpoint,
@@ -133,6 +135,7 @@ __all__ = [
     "CommitMessage",
     "CommitVote",
     "CompleteCheckpoint",
+    "ConnectorFault",
     "Coordinator",
     "CoordinatorState",
     "DataReceived",
@@ -184,7 +187,9 @@ __all__ = [
     "SessionEnded",
     "SessionFailed",
     "SessionSettings",
+    "SessionSocket",
     "SessionState",
+    "Source",
     "SourceAcceptor",
     "SourceConnector",
     "StartSession",

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from penstock.cache import PenstockError
 
-__all__ = ["LogDamaged", "ProtocolFault"]
+__all__ = ["ConnectorFault", "LogDamaged", "ProtocolFault"]
+
+
+class ConnectorFault(PenstockError):
+    """The connector API refuses a call, or its peer ended the session for good.
+
+    >>> print(ConnectorFault("127.0.0.1:7100", "the peer refused the cookie", "compare both cookies"))
+    127.0.0.1:7100: the peer refused the cookie; compare both cookies
+    """
+
+    def __init__(self, where: str, reason: str, remedy: str) -> None:
+        super().__init__(where, reason, remedy)
+        self.where = where
+        self.reason = reason
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}; {self.remedy}"
 
 
 class ProtocolFault(PenstockError):

@@ -1,0 +1,1 @@
+"""Programs that speak the connector protocol: a source that reads a folder."""
