@@ -46,6 +46,7 @@ from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text
 from penstock.core.reading.feed_reader import (
     FeedReader,
+    FeedRequest,
     Wait,
     follow,
     followable,
@@ -105,6 +106,7 @@ __all__ = [
     "Exchange",
     "FairLock",
     "FeedReader",
+    "FeedRequest",
     "ForeignPartition",
     "NextGeneration",
     "OpenState",

@@ -18,6 +18,7 @@ from penstock.core import (
     Batch,
     Compacted,
     Consistency,
+    FeedRequest,
     Progress,
     Scrubbing,
     ScrubResult,
@@ -302,7 +303,7 @@ class Engine(RepairCalls, DefinitionCalls):
             print(part.groups, part.old, part.new, part.positions)
         """
         self._state.must_be_open()
-        return self.store.follow(views, since, follow, initial, until, early)
+        return self.store.follow(FeedRequest(views, since, follow, initial, until, early))
 
     def status(self) -> dict[str, Any]:
         """Return tables, views, position, sources and sizes as plain data.

@@ -17,6 +17,7 @@ from penstock.core import (
     Consistency,
     Core,
     FairLock,
+    FeedRequest,
     OpenState,
     Resume,
     Scrubbing,
@@ -45,7 +46,7 @@ from penstock.partitions import ALL_OPERATIONS, Copied, copy_of
 from penstock.recovery import OneSite, OneStoreRetries, Restatement
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
-from penstock.views import Changes, Counts, Position, Progress
+from penstock.views import Changes, Counts, Progress
 
 __all__ = ["OneStore"]
 
@@ -180,18 +181,9 @@ class OneStore:
         """Make a snapshot: nothing is ever in flight."""
         return self.snapshot()
 
-    def follow(
-        self,
-        views: Sequence[str],
-        since: Position | None,
-        on: bool,
-        initial: bool,
-        until: Position | None,
-        early: bool,
-    ) -> Iterator[Changes]:
-        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
-        rest = self.state.rest
-        return follow(self.core, views, since, on, initial, until, early, rest, lambda: not self.state.closed)
+    def follow(self, request: FeedRequest) -> Iterator[Changes]:
+        """Iterate over the changes of a request."""
+        return follow(self.core, request, self.state.rest, lambda: not self.state.closed)
 
     def remembered(self, source: str) -> Remembered | None:
         """Return the offset of a source, and the note of its spout."""

@@ -6,16 +6,25 @@ Invariant: it writes nothing. A snapshot shows the commits before it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 from penstock.cache import PenstockError, StoreMissing, naming, open_lmdb
-from penstock.core import Core, OpenState, Settings, Snapshot, StoreLayout, database_labels, must_be_partition
+from penstock.core import (
+    Core,
+    FeedRequest,
+    OpenState,
+    Settings,
+    Snapshot,
+    StoreLayout,
+    database_labels,
+    must_be_partition,
+)
 from penstock.engine.store_status import status_of
 from penstock.mapreduce import KeyRanges
 from penstock.partitions import PartitionedSnapshot, Switching, follow_all, snapshots_at_rest
-from penstock.views import App, Changes, Position
+from penstock.views import App, Changes
 
 __all__ = ["PartitionedReading", "cores_of"]
 
@@ -64,20 +73,10 @@ class PartitionedReading:
             time.sleep(_AGAIN)
         raise PenstockError(_IN_FLIGHT)
 
-    def follow(
-        self,
-        views: Sequence[str],
-        since: Position | None,
-        on: bool,
-        initial: bool,
-        until: Position | None,
-        early: bool,
-    ) -> Iterator[Changes]:
-        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
+    def follow(self, request: FeedRequest) -> Iterator[Changes]:
+        """Iterate over the changes of a request."""
         state = self._state
-        return follow_all(
-            self.cores, self.snapshot, views, since, on, initial, until, early, state.rest, lambda: not state.closed
-        )
+        return follow_all(self.cores, self.snapshot, request, state.rest, lambda: not state.closed)
 
     def naming(self) -> AbstractContextManager[None]:
         """Name damage that is found within; all partitions give views and tables the same numbers."""

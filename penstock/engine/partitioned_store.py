@@ -16,6 +16,7 @@ from penstock.core import (
     Compacted,
     Consistency,
     Core,
+    FeedRequest,
     OpenState,
     Resume,
     Scrubbing,
@@ -41,7 +42,7 @@ from penstock.partitions import (
 )
 from penstock.remote import OPERATIONS, Operation
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import App, Changed, Changes, Counts, Position, Progress
+from penstock.views import App, Changed, Changes, Counts, Progress
 
 __all__ = ["PartitionedStore"]
 
@@ -165,17 +166,9 @@ class PartitionedStore:
         """Make a snapshot with nothing in flight between partitions."""
         return self.reading.settled() if self.state.readonly else self.snapshot("position")
 
-    def follow(
-        self,
-        views: Sequence[str],
-        since: Position | None,
-        on: bool,
-        initial: bool,
-        until: Position | None,
-        early: bool,
-    ) -> Iterator[Changes]:
-        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
-        return self.reading.follow(views, since, on, initial, until, early)
+    def follow(self, request: FeedRequest) -> Iterator[Changes]:
+        """Iterate over the changes of a request."""
+        return self.reading.follow(request)
 
     def remembered(self, source: str) -> Remembered | None:
         """Return the least offset of a source at any partition, and the note of its spout."""

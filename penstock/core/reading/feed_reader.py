@@ -7,6 +7,7 @@ long that takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -26,41 +27,47 @@ _LOOK = 0.01  # seconds between two reads of a follower
 Wait = Callable[[float], object]
 
 
-def follow(
-    core: Core,
-    views: Sequence[str],
-    since: Position | None,
-    on: bool,
-    initial: bool,
-    until: Position | None,
-    early: bool,
-    wait: Wait,
-    live: Callable[[], bool],
-) -> Iterator[Changes]:
-    """Yield the changes of these views since a position, or all in the feed. With `on`, wait for further ones.
+@dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """The changes of views, or of all views, since a position, or all in the feed.
 
-    They come in parts of whole commits. Only rows and the differences of a switch may be split, since their number is
-    unbounded. With `until` it ends with the changes of that position. Errors are raised by this call, before the first
-    change is read. One store has no early changes, so `early_sets` has no effect.
+    With `on` the reader waits for further ones. With `until` the feed ends with the changes of that position. With
+    `initial` it begins with the rows of the views. `early` also yields changes that are not known to be saved, which
+    only partitions have.
     """
-    for name, position in (("since", since), ("until", until)):
+
+    views: Sequence[str]
+    since: Position | None
+    on: bool
+    initial: bool
+    until: Position | None
+    early: bool
+
+
+def follow(core: Core, request: FeedRequest, wait: Wait, live: Callable[[], bool]) -> Iterator[Changes]:
+    """Yield the changes of a request, in parts of whole commits.
+
+    Only rows and the differences of a switch may be split, since their number is unbounded. Errors are raised by this
+    call, before the first change is read.
+    """
+    for name, position in (("since", request.since), ("until", request.until)):
         if position is not None and (isinstance(position, bool) or not isinstance(position, int | list | tuple)):
             raise DefinitionError(
                 f"{name}= is {key_text(position)}; write a position, as snapshots and changes have them"
             )
     with Snapshot(core) as snap:
-        followable(snap, views, since, initial)
-        if since is not None:
-            reached(snap, since)
-    return _follow(core, views, since, on, initial, until, wait, live)
+        followable(snap, request)
+        if request.since is not None:
+            reached(snap, request.since)
+    return _follow(core, request, wait, live)
 
 
-def followable(snap: Snapshot, views: Sequence[str], since: Position | None, initial: bool) -> None:
+def followable(snap: Snapshot, request: FeedRequest) -> None:
     """Raise an error for two places to begin at, or for views without changes in the feed or without requested rows."""
-    if since is not None and initial:
+    if request.since is not None and request.initial:
         raise DefinitionError("since= and initial=True are two places to begin at; leave one out")
-    for name in views:
-        if initial or name not in snap.schema.followed():
+    for name in request.views:
+        if request.initial or name not in snap.schema.followed():
             snap.view(name)  # raises the error
 
 
@@ -75,21 +82,13 @@ def reached(snap: Snapshot, since: Position) -> None:
         raise PositionExpired(since, state.followed)
 
 
-def _follow(
-    core: Core,
-    views: Sequence[str],
-    since: int | None,
-    on: bool,
-    initial: bool,
-    until: int | None,
-    wait: Wait,
-    live: Callable[[], bool],
-) -> Iterator[Changes]:
-    if initial:
+def _follow(core: Core, request: FeedRequest, wait: Wait, live: Callable[[], bool]) -> Iterator[Changes]:
+    since = request.since
+    if request.initial:
         with Snapshot(core) as snap:
             since = snap.position
-            yield from rows_of(snap, views)
-    for _, part in steps_of([FeedReader(core, views, since, until)], on, wait, live):
+            yield from rows_of(snap, request.views)
+    for _, part in steps_of([FeedReader(core, request.views, since, request.until)], request.on, wait, live):
         yield part
 
 

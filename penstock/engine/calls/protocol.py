@@ -11,13 +11,23 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from penstock.cache import Tell
-from penstock.core import Batch, Compacted, Consistency, OpenState, Resume, Scrubbing, ScrubResult, Snapshot
+from penstock.core import (
+    Batch,
+    Compacted,
+    Consistency,
+    FeedRequest,
+    OpenState,
+    Resume,
+    Scrubbing,
+    ScrubResult,
+    Snapshot,
+)
 from penstock.generations import Refilled
 from penstock.partitions import Copied
 from penstock.recovery import PostedValue, QuarantineRetries, Site
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import Changes, Counts, Migrated, Position, Progress
+from penstock.views import Changes, Counts, Migrated, Progress
 
 __all__ = ["Building", "EngineStore", "Repost"]
 
@@ -103,16 +113,8 @@ class EngineStore(Protocol):
         """Make a snapshot with nothing in flight between partitions."""
         ...
 
-    def follow(
-        self,
-        views: Sequence[str],
-        since: Position | None,
-        on: bool,
-        initial: bool,
-        until: Position | None,
-        early: bool,
-    ) -> Iterator[Changes]:
-        """Iterate over the changes of views since a position; with `on` wait for later ones too."""
+    def follow(self, request: FeedRequest) -> Iterator[Changes]:
+        """Iterate over the changes of a request."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:

@@ -11,10 +11,11 @@ All changes of a group come from the partition that owns it. Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.cache import DefinitionError, value_text
-from penstock.core import FeedReader, Wait, followable, reached, rows_of, saved_rows_of, steps_of
+from penstock.core import FeedReader, FeedRequest, Wait, followable, reached, rows_of, saved_rows_of, steps_of
 from penstock.views import Changes, Position, PositionAhead, PositionExpired
 
 if TYPE_CHECKING:
@@ -26,29 +27,20 @@ Vector = tuple[int, ...]
 
 
 def follow_all(
-    cores: Sequence[Core],
-    look: Callable[[], Snapshot],
-    views: Sequence[str],
-    since: Position | None,
-    on: bool,
-    initial: bool,
-    until: Position | None,
-    early: bool,
-    wait: Wait,
-    live: Callable[[], bool],
+    cores: Sequence[Core], look: Callable[[], Snapshot], request: FeedRequest, wait: Wait, live: Callable[[], bool]
 ) -> Iterator[Changes]:
-    """Yield the changes of these views since a position, or all that the feeds have; with `on`, wait for later ones.
+    """Yield the changes of a request. `look` makes a snapshot over the partitions.
 
-    `look` makes a snapshot over the partitions. With `until` the feed ends with the changes of that position. This call
-    checks the arguments. The initial rows are read when the caller asks for the first change.
+    This call checks the arguments. The initial rows are read when the caller asks for the first change.
     """
+    since, until = request.since, request.until
     with look() as snap:
-        followable(snap, views, since, initial)
+        followable(snap, request)
         begin = None if since is None else _reached(snap, since)
         end = None if until is None else _vector("until", until, len(cores))
         if end is not None and len(end) != len(cores):
             raise PositionAhead(until, snap.position)
-    return _follow(cores, look, views, begin, on, initial, end, early, wait, live)
+    return _follow(cores, look, replace(request, since=begin, until=end), wait, live)
 
 
 def _vector(name: str, position: Position, parts: int) -> Vector:
@@ -77,30 +69,21 @@ def _reached(snap: Snapshot, since: Position) -> Vector:
 
 
 def _follow(
-    cores: Sequence[Core],
-    look: Callable[[], Snapshot],
-    views: Sequence[str],
-    since: Vector | None,
-    on: bool,
-    initial: bool,
-    until: Vector | None,
-    early: bool,
-    wait: Wait,
-    live: Callable[[], bool],
+    cores: Sequence[Core], look: Callable[[], Snapshot], request: FeedRequest, wait: Wait, live: Callable[[], bool]
 ) -> Iterator[Changes]:
+    views, since, early = request.views, request.since, request.early
     with look() as snap:
-        if initial:
+        if request.initial:
             since = snap.position if early else snap.saved
             yield from rows_of(snap, views) if early else saved_rows_of(snap, views)
         elif since is None:
             since = snap.followed
-    assert since is not None, "it begins somewhere"
-    ends: Sequence[int | None] = until or [None] * len(cores)
+    ends: Sequence[int | None] = request.until or [None] * len(cores)
     readers = [
         FeedReader(core, views, own, end, _shown_of(look, i), early)
         for i, (core, own, end) in enumerate(zip(cores, since, ends, strict=True))
     ]
-    for i, part in steps_of(readers, on, wait, live):
+    for i, part in steps_of(readers, request.on, wait, live):
         at = [reader.position for reader in readers]
         vectors = {own: (*at[:i], own, *at[i + 1 :]) for own in dict.fromkeys(part.positions)}
         part.positions = [vectors[own] for own in part.positions]
