@@ -116,12 +116,12 @@ class BatchRejected(PenstockError):
         self.rejections = tuple(rejections)
 
     def __str__(self) -> str:
-        shown = "; ".join(f"{r.table}, {r.where}: {r.reason}" for r in self.rejections[:_SHOWN])
+        text = "; ".join(f"{r.table}, {r.where}: {r.reason}" for r in self.rejections[:_SHOWN])
         more = len(self.rejections) - _SHOWN
         if more > 0:
-            shown += f"; and {more} more"
+            text += f"; and {more} more"
         return (
-            f"the batch was undone, {self.accepted} documents before it are in: {shown}; correct these and put "
+            f"the batch was undone, {self.accepted} documents before it are in: {text}; correct these and put "
             "again what came after those, or put without strict=True to have them counted and left out"
         )
 

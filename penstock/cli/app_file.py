@@ -92,15 +92,15 @@ def _pick(module: ModuleType, path: str, name: str | None) -> App:
 
 def trimmed(error: BaseException) -> str:
     """Return the traceback of an error without the lines of this package, of Python and of installed packages."""
-    shown = traceback.TracebackException.from_exception(error)
-    _trim(shown, set())
-    return "".join(shown.format())
+    trace = traceback.TracebackException.from_exception(error)
+    _trim(trace, set())
+    return "".join(trace.format())
 
 
-def _trim(shown: traceback.TracebackException, seen: set[int]) -> None:
-    seen.add(id(shown))
-    shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if _is_users(frame.filename)])
-    for inner in (shown.__cause__, shown.__context__):
+def _trim(trace: traceback.TracebackException, seen: set[int]) -> None:
+    seen.add(id(trace))
+    trace.stack = traceback.StackSummary.from_list([frame for frame in trace.stack if _is_users(frame.filename)])
+    for inner in (trace.__cause__, trace.__context__):
         if inner is not None and id(inner) not in seen:
             _trim(inner, seen)
 

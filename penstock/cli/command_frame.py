@@ -307,19 +307,19 @@ def table_of(app: App, name: str) -> Table:
     return found
 
 
-def _unknown(name: str, kind: str, there: Sequence[str], others: Sequence[str]) -> ExitError:
+def _unknown(name: str, kind: str, names: Sequence[str], others: Sequence[str]) -> ExitError:
     from penstock.cli.exit_errors import ExitError
     from penstock.views import nearest
 
-    near = nearest(name, there)
+    near = nearest(name, names)
     if near is not None:
         hint = f"did you mean {near!r}?"
     elif name in others:
         hint = f"it is a {'table' if kind == 'view' else 'view'}, and this command asks for a {kind}"
-    elif not there:
+    elif not names:
         hint = f"the app has no {kind}s yet"
     else:
-        hint = f"there are: {', '.join(there[:5])}{', …' if len(there) > 5 else ''}"
+        hint = f"there are: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
     return ExitError(f"there is no {kind} named {name!r}; {hint}", WRONG)
 
 

@@ -57,5 +57,5 @@ def of_package(error: PenstockError) -> ExitError:
 
 def _typed(position: Position) -> str:
     """Return a position as a user types it in a shell."""
-    shown = position_text(position)
-    return shown if shown.isdecimal() else f"'{shown}'"
+    text = position_text(position)
+    return text if text.isdecimal() else f"'{text}'"

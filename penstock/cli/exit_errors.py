@@ -31,10 +31,10 @@ class ExitError(Exception):
 
 def of_system(error: OSError) -> ExitError:
     """Return an error of the system as a fault: the file, the reason, and the next step."""
-    why = (error.strerror or str(error) or type(error).__name__).lower()
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     code = WRONG if isinstance(error, FileNotFoundError) else FAILED
-    return ExitError(f"{where}{why}; {_NEXT.get(error.errno or 0, 'fix that and run this again')}", code)
+    return ExitError(f"{where}{reason}; {_NEXT.get(error.errno or 0, 'fix that and run this again')}", code)
 
 
 _NEXT = {

@@ -86,15 +86,15 @@ class _Lines:
         self._what = what
         self._total = total
         self._clock = clock
-        self._start = self._said = clock()
+        self._start = self._reported = clock()
         self._done = self._records = 0
 
     def advance(self, amount: int, records: int = 0) -> None:
         self._done += amount
         self._records += records
         now = self._clock()
-        if now - self._said >= _EVERY:
-            self._said = now
+        if now - self._reported >= _EVERY:
+            self._reported = now
             click.echo(progress_line(self._what, self._done, self._total, self._records, now - self._start), err=True)
 
     def total(self, total: int | None) -> None:

@@ -210,8 +210,8 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: 
     coming = (_flat(row, columns) for row in rows)
     first = list(islice(coming, _LOOK_AHEAD))
     right = [_is_numeric([row[i] for row in first]) for i in range(len(names))]
-    shown = [_row_text(row, empty) for row in first]
-    widths = [min(_WIDEST, max(map(cell_len, (name, *(row[i] for row in shown))))) for i, name in enumerate(names)]
+    texts = [_row_text(row, empty) for row in first]
+    widths = [min(_WIDEST, max(map(cell_len, (name, *(row[i] for row in texts))))) for i, name in enumerate(names)]
 
     def line(cells: Sequence[str]) -> str:
         parts = [_padded(cell, widths[i] - cell_len(cell), right[i]) for i, cell in enumerate(cells)]
@@ -219,7 +219,7 @@ def _table(rows: Iterable[Sequence[Any]], columns: Sequence[OutputColumn], out: 
 
     out.write(click.style(line(names).rstrip(), bold=True) + "\n" if color else line(names))
     out.write("  ".join("─" * width for width in widths) + "\n")
-    return _write(map(line, chain(shown, (_row_text(row, empty) for row in coming))), out)
+    return _write(map(line, chain(texts, (_row_text(row, empty) for row in coming))), out)
 
 
 def _row_text(row: Sequence[Any], empty: Sequence[bool]) -> list[str]:

@@ -70,8 +70,8 @@ def switched(
         if entry.next is None:
             entries[name] = entry
             continue
-        kept = rows_db(entry.number) if feed else None
-        trash += [db for db in view_dbs(entry.number) if db != kept] if entry.number else []
+        kept_rows = rows_db(entry.number) if feed else None
+        trash += [db for db in view_dbs(entry.number) if db != kept_rows] if entry.number else []
         former.append(FormerGeneration(name, entry.number, entry.definition, position))
         fed += max(writer.count(rows_db(number)) for number in (entry.number, entry.next.number))
         held.pop(name, None)

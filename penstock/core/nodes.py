@@ -101,8 +101,8 @@ def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], bud
 
 def moves_noted(catalog: Catalog, state: StateRow, table: Table) -> bool:
     """Return True if compaction must note the first numbers of copied lines, for quarantine or a refill."""
-    kept = not table.has_ts and bool(state.kept.get(table.name))
-    return kept or (catalog.refill is not None and table.name in catalog.refill.since)
+    quarantined = not table.has_ts and bool(state.kept.get(table.name))
+    return quarantined or (catalog.refill is not None and table.name in catalog.refill.since)
 
 
 @contextmanager

@@ -109,8 +109,8 @@ class Schema:
 
     def _formers(self) -> dict[int, tuple[str, StoredCodec]]:
         if self._former is None:
-            kept = [former for former in self.catalog.former if former.number]
-            self._former = {f.number: (f.name, codec_from(f.definition)) for f in kept}
+            stored = [former for former in self.catalog.former if former.number]
+            self._former = {f.number: (f.name, codec_from(f.definition)) for f in stored}
         return self._former
 
 

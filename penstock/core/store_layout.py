@@ -123,9 +123,9 @@ def is_store(path: str) -> bool:
 
 
 def _unreadable(name: str, error: OSError) -> PenstockError:
-    why = os.strerror(error.errno or 0).lower()
+    reason = os.strerror(error.errno or 0).lower()
     many = error.errno in (errno.EMFILE, errno.ENFILE)
-    return PenstockError(f"can't read {name}: {why}; {MORE_FILES if many else _READABLE}")
+    return PenstockError(f"can't read {name}: {reason}; {MORE_FILES if many else _READABLE}")
 
 
 def must_be_whole(path: str, what: str, instead: str = "") -> None:

@@ -100,9 +100,9 @@ def read_spout_state(reader: Reader, source: str) -> bytes:
     row = reader.get_many(META, [key])[0]
     if row is None:
         return b""
-    name, note = msgspec.msgpack.decode(unseal(key, row, META), type=tuple[str, bytes])
+    name, state = msgspec.msgpack.decode(unseal(key, row, META), type=tuple[str, bytes])
     assert name == source, f"the notes of {name!r} and {source!r} have one key"
-    return note
+    return state
 
 
 def write_spout_states(writer: Writer, sources: Mapping[str, Resume]) -> None:

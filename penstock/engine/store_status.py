@@ -136,7 +136,7 @@ def _scrub(reader: Reader, folder: str) -> Status:
     """Describe the last scrub; `uncounted` are the databases with rows that no scrub has counted yet."""
     last = read_result(folder)
     return {
-        "ended": None if last is None else last.shown,
+        "ended": None if last is None else last.text,
         "seconds": None if last is None else round(last.seconds, 3),
         "damaged": [] if last is None else list(last.damaged),
         "uncounted": uncounted_in(reader),

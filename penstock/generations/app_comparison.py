@@ -64,9 +64,9 @@ def _change(known: Catalog, before: dict[str, Changed], name: str, definition: D
     entry = known.entries.get(name)
     if entry is None or not entry.number:
         return Changed(name, Kind.NEW)
-    said = difference(entry.definition, definition)
-    if said:
-        return Changed(name, Kind.CHANGED, said)
+    text = difference(entry.definition, definition)
+    if text:
+        return Changed(name, Kind.CHANGED, text)
     source = definition["source"]
     if source in before:
         return Changed(name, Kind.FOLLOWS, f"it is on {source}")
@@ -131,7 +131,7 @@ class _Beginning:
         for name, entry in known.entries.items():
             own = entry
             if entry.next is not None:  # begun for another app
-                self._throw_away(entry.next.number)
+                self._discard(entry.next.number)
                 own = CatalogEntry(entry.number, entry.definition, entry.as_of)
             if name in changes:
                 self._changed(entries, name, own)
@@ -158,7 +158,7 @@ class _Beginning:
         self._last = max(self._last, number)
         return number
 
-    def _throw_away(self, number: int) -> None:
+    def _discard(self, number: int) -> None:
         if number:
             self._trash += view_dbs(number)
 
@@ -170,7 +170,7 @@ class _Beginning:
         definition = self._agreement.wanted.get(name)
         alone = self._agreement.numbers is None
         if alone and not any(self._has_documents(d) for d in (entry.definition, definition) if d):
-            self._throw_away(entry.number)
+            self._discard(entry.number)
             if definition is not None:
                 entries[name] = CatalogEntry(self._number(name), definition)
         elif definition is not None or entry.number:

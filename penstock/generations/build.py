@@ -84,14 +84,14 @@ class GenerationBuild:
 
     def _documents(self, name: str, node: TableNode, limit: int) -> None:
         """Apply the next documents of a table to the views on it."""
-        sweep, writes = node.build, Writes()
-        assert sweep is not None, "there are views on it that are being built"
+        scan, writes = node.build, Writes()
+        assert scan is not None, "there are views on it that are being built"
         with self._core.store.write() as writer:
-            cursor, n = sweep.step(node, writer, limit, writes)
+            cursor, n = scan.step(node, writer, limit, writes)
             built = msgspec.structs.replace(self.built, documents={**self.built.documents, name: cursor})
             state = self._write(writer, writes, built)
         self._committed(writes, built, state, n)
-        sweep.cursor = cursor
+        scan.cursor = cursor
         self._core.weigh(n)
 
     def _rows(self, name: str, limit: int) -> None:

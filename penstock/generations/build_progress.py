@@ -66,10 +66,10 @@ def take_build_step(core: Core, limit: int | None, switch: Switch | None = None)
     elif limit is not None:
         core.build_step(limit)
         catch_up(core)
-    sweep = core.build
-    waits = sweep is not None and sweep.waits
+    scan = core.build
+    waits = scan is not None and scan.waits
     done = total = 0
-    if sweep is not None:
+    if scan is not None:
         with core.store.read() as reader:
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None

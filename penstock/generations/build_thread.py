@@ -93,7 +93,7 @@ class BuildingEngine(Protocol):
         """Run one step."""
         ...
 
-    def build_failure(self, why: str | None) -> None:
+    def build_failure(self, reason: str | None) -> None:
         """Record the failure of the last step, or None if it succeeded."""
         ...
 

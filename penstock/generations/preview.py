@@ -60,7 +60,7 @@ def preview_of(snap: Snapshot, app: App) -> Preview:
             trial.seconds * (documents + rows) / max(sampled, 1),
             sampled,
             former.all,
-            tuple(shown for name in changes for shown in _sampled(name, former.rows(name), trial.rows(name))),
+            tuple(change for name in changes for change in _sampled(name, former.rows(name), trial.rows(name))),
             {view.name: held for view in built if (held := trial.held(view.name)) is not None},
         )
 
@@ -93,12 +93,12 @@ class _Sample:
     @classmethod
     def of(cls, snap: Snapshot, name: str) -> _Sample:
         """Take documents from the whole log of a table."""
-        shown, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
+        visible, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
         out = cls(len(snap.table(name)) <= _SAMPLE)
         for part in snap.parts:
             table = part.log(name)
-            for line in table.lines() if len(table) <= most or out.all else _spread(part, table, shown.number, most):
-                out._add(shown.table, line)
+            for line in table.lines() if len(table) <= most or out.all else _spread(part, table, visible.number, most):
+                out._add(visible.table, line)
         return out
 
     def _add(self, table: Table, line: bytes) -> None:
@@ -192,16 +192,16 @@ def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], sample
     """Rebuild the app under which the store was filled, as far as possible."""
     out = App(app.name)
     sources: dict[str, Source] = {}
-    for shown in snap.schema.tables.values():
-        t = shown.table
+    for visible in snap.schema.tables.values():
+        t = visible.table
         sources[t.name] = out.add(Table(out, t.name, out.size, t.key, t.ts, t.broker_ts, t.merge, t.tombstones, None))
     for name, node in snap.schema.views.items():
         own, change = node.view, changes.get(name)
         source = sources.get(own.source.name)
-        kept = change is None or change.kind is Kind.FOLLOWS  # the app can do the same
-        does = app.view_of(name) if kept else own
+        same = change is None or change.kind is Kind.FOLLOWS  # the app can do the same
+        does = app.view_of(name) if same else own
         by = does.map
-        if not kept and isinstance(by, FunctionMap):
+        if not same and isinstance(by, FunctionMap):
             if not isinstance(source, Table) or snap.schema.as_of(name) is not None or source.name not in samples:
                 continue
             by = FunctionMap(_remembered(snap, name, source, samples[source.name]))

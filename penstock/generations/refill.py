@@ -158,8 +158,8 @@ class Refilling:
         catalog, refill = read_catalog(fresh, path), core.catalog.refill
         if catalog is None or refill is None or catalog.seed != core.catalog.seed:
             raise not_meant(path)
-        self._there: Catalog = catalog
-        self._said: StateRow = read_state(fresh)
+        self._catalog: Catalog = catalog
+        self._state: StateRow = read_state(fresh)
         self._refill: Refill = refill
         self._cursor = dict(refill.since)
         self._views = {view.name: view for view in core.app.views() if view.table.name in refill.since}
@@ -203,11 +203,11 @@ class Refilling:
 
     def _check(self) -> None:
         for name in self._names:
-            own, other = self._core.catalog.entries[name], self._there.entries.get(name)
+            own, other = self._core.catalog.entries[name], self._catalog.entries.get(name)
             if other is None or own.next is not None or own.definition != other.definition:
                 raise PenstockError(f"{name!r} was defined anew meanwhile; run the backfill again")
         for name, since in self._refill.since.items():
-            kind, read = self._core.state.ts.get(name), self._said.ts.get(name)
+            kind, read = self._core.state.ts.get(name), self._state.ts.get(name)
             if kind is not None and read is not None and kind != read:
                 raise PenstockError(
                     f"table {name!r}: the ts of its source are of kind {read!r}, and those in the store {kind!r}; make "
@@ -232,17 +232,17 @@ class Refilling:
         with core.store.write() as writer:
             write_state(writer, state)  # without the counts of an earlier, incomplete refill
         core.state = state
-        self._note(msgspec.structs.replace(fresh, last=first + len(filling) - 1))
+        self._store_catalog(msgspec.structs.replace(fresh, last=first + len(filling) - 1))
         for name, number in filling.items():
-            there = databases_of(self._there, name, self._there.entries[name].number)
-            self._pairs += zip(there, databases_of(core.catalog, name, number), strict=True)
+            databases = databases_of(self._catalog, name, self._catalog.entries[name].number)
+            self._pairs += zip(databases, databases_of(core.catalog, name, number), strict=True)
         self._pairs.append((QUARANTINE, rejects_db(first)))
 
     def _unheld(self, held: dict[str, int]) -> dict[str, int]:
         labels = {HiddenGeneration.label(name) for name in self._views}
         return {name: n for name, n in held.items() if name not in labels}
 
-    def _note(self, catalog: Catalog) -> None:
+    def _store_catalog(self, catalog: Catalog) -> None:
         _put(self._core, catalog)
         assert catalog.refill is not None, "it is under way"
         self._refill = catalog.refill
@@ -263,19 +263,19 @@ class Refilling:
     def wake(self) -> None:
         """Make the nodes of the copied tables and views, which apply the records since the start of the refill."""
         core = self._core
-        held = {HiddenGeneration.label(name): self._said.held_groups.get(name, 0) for name in self._views}
+        held = {HiddenGeneration.label(name): self._state.held_groups.get(name, 0) for name in self._views}
         state = msgspec.structs.replace(core.state, held_groups=added(core.state.held_groups, held))
         with core.store.write() as writer:
             write_state(writer, state)
             for name in self._refill.since:
-                mark = read_mark(self._fresh, self._there.entries[name].number)
+                mark = read_mark(self._fresh, self._catalog.entries[name].number)
                 DocumentLog(self._refill.filling[name], core.app.table_of(name).has_ts, 1, Limits()).put_mark(
                     writer, mark
                 )
         core.state = state
-        kinds = {name: kind for name, kind in self._said.ts.items() if name in self._refill.since}
+        kinds = {name: kind for name, kind in self._state.ts.items() if name in self._refill.since}
         refill = msgspec.structs.replace(self._refill, kinds={**core.state.ts, **kinds})
-        self._note(msgspec.structs.replace(core.catalog, refill=refill))
+        self._store_catalog(msgspec.structs.replace(core.catalog, refill=refill))
 
     def behind(self) -> int:
         """Return the number of records since the start that are not applied yet."""
@@ -334,24 +334,24 @@ class Refilling:
         with self._core.store.read() as reader:
             if any(reject.lost for _, reject in rejects_from(reader, db=rejects_db(first))):
                 raise PenstockError("a rejected record of the other store is damaged; run the backfill again")
-        sources, notes = self._sources()
+        sources, spout_states = self._sources()
         untimed = tuple(name for name in self._refill.since if not self._core.app.table_of(name).has_ts)
-        ready = RefillSwitch(sources, notes, self._said.rejected, untimed)
+        ready = RefillSwitch(sources, spout_states, self._state.rejected, untimed)
         refill = msgspec.structs.replace(self._refill, ready=ready)
-        self._note(msgspec.structs.replace(self._core.catalog, refill=refill))
+        self._store_catalog(msgspec.structs.replace(self._core.catalog, refill=refill))
         return refill.answer()
 
     def _sources(self) -> tuple[dict[str, int], dict[str, tuple[int, bytes]]]:
         """Return the offsets at which these source partitions continue, and the spout states that belong to them."""
         out: dict[str, int] = {}
-        notes: dict[str, tuple[int, bytes]] = {}
+        spout_states: dict[str, tuple[int, bytes]] = {}
         now = self._core.state.sources
-        for source, offset in self._said.sources.items():
+        for source, offset in self._state.sources.items():
             connects = self._refill.sources.get(source, 0) <= offset
             out[source] = max(offset, now.get(source, 0)) if connects else offset
             if out[source] == offset:
-                notes[source] = offset, read_spout_state(self._fresh, source)
-        return out, notes
+                spout_states[source] = offset, read_spout_state(self._fresh, source)
+        return out, spout_states
 
 
 def _repeated(live: TableNode, node: TableNode, keys: Sequence[bytes], writer: Writer, writes: Writes) -> None:

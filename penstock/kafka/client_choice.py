@@ -35,10 +35,10 @@ class Client(Protocol):
 def connect(address: Address) -> Client:
     """Return the client of an address, and import its library. Raise MissingExtra if it is not installed."""
     wanted = CLIENTS if address.client is None else (address.client,)
-    there = [name for name in wanted if find_spec(_MODULES[name]) is not None]
-    if not there:
+    installed = [name for name in wanted if find_spec(_MODULES[name]) is not None]
+    if not installed:
         raise MissingExtra(*_EXTRAS[wanted[0]])
-    if there[0] == CLIENTS[0]:
+    if installed[0] == CLIENTS[0]:
         from penstock.kafka.kafka_python import PythonClient
 
         return PythonClient()

@@ -58,11 +58,11 @@ def _config(address: Address, kind: Any, own: Mapping[str, Any]) -> dict[str, An
     }
     for given, text in address.config.items():
         name = _SAME_NAME.get(given, given.replace(".", "_"))
-        there = [one.DEFAULT_CONFIG for one in _KNOWN if name in one.DEFAULT_CONFIG]
-        if not there:
+        defaults = [one.DEFAULT_CONFIG for one in _KNOWN if name in one.DEFAULT_CONFIG]
+        if not defaults:
             raise KafkaFault(address.where, f"kafka-python has no option {given!r}", "see the options of that client")
         if name in kind.DEFAULT_CONFIG:
-            out[name] = _typed(address, given, text, type(there[0][name]))
+            out[name] = _typed(address, given, text, type(defaults[0][name]))
     return out
 
 

@@ -91,9 +91,9 @@ class SetDeltas:
     named: Contributions
 
 
-def set_deltas(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[ContributionSets]) -> SetDeltas:
+def set_deltas(keeping: Keeping, reader: Reader, groups: Groups, sets: Sequence[ContributionSets]) -> SetDeltas:
     """Compute the changes after which groups have the last sets of these documents."""
-    plus, named = _last_of(said)
+    plus, named = _last_of(sets)
     before = keeping.of_sources(reader, groups, named)
     plus, minus = _without_equal(plus, before)
     minus = Contributions(minus.code, {f: c for f, c in minus.inputs.items() if f != TS}, minus.sources)
@@ -101,18 +101,18 @@ def set_deltas(keeping: Keeping, reader: Reader, groups: Groups, said: Sequence[
     return SetDeltas(plus, minus, before, Contributions(named.node.astype(np.int32), {}, whose))
 
 
-def _last_of(said: Sequence[ContributionSets]) -> tuple[Contributions, Items]:
+def _last_of(sets: Sequence[ContributionSets]) -> tuple[Contributions, Items]:
     """Combine sets to one. Later sets replace earlier ones."""
-    if len(said) == 1:
-        return said[0].plus, said[0].named
+    if len(sets) == 1:
+        return sets[0].plus, sets[0].named
     later: set[tuple[Any, ...]] = set()
     kept: list[Contributions] = []
-    for one in reversed(said):
+    for one in reversed(sets):
         holds = [(code, key) not in later for code, (key, _) in _names_in(one.plus)]
         kept.append(one.plus.take(np.array(holds, bool)))
         later.update(_listed(one.named))
     plus = Contributions.join(kept)
-    return plus, _once(Items.join([one.named for one in said]))
+    return plus, _once(Items.join([one.named for one in sets]))
 
 
 def _names_in(side: Contributions) -> Iterator[_Name]:
@@ -196,12 +196,12 @@ def _equal(items: Items, first: Ints, second: Ints) -> Mask:
     """Mark the items with identical values."""
     same = np.ones(first.size, bool)
     for column in items.columns:
-        here, there = column.take(first), column.take(second)
-        kinds = here.kinds()
-        same &= (here.lane == there.lane) & (kinds == there.kinds())
+        left, right = column.take(first), column.take(second)
+        kinds = left.kinds()
+        same &= (left.lane == right.lane) & (kinds == right.kinds())
         beside = np.flatnonzero(same & (kinds >= _OBJECTS)).tolist()
         for i, a, b in zip(
-            beside, here.take(np.array(beside, np.int64)).values(), there.take(np.array(beside, np.int64)).values()
+            beside, left.take(np.array(beside, np.int64)).values(), right.take(np.array(beside, np.int64)).values()
         ):
             same[i] = canonical(a) == canonical(b)
     return same

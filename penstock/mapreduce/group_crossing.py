@@ -130,7 +130,7 @@ class TransactionContributions:
     plus: list[Contributions] = field(default_factory=list)
     minus: list[Contributions] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
-    said: list[ContributionSets] = field(default_factory=list)
+    sets: list[ContributionSets] = field(default_factory=list)
 
     def add(self, plus: Contributions, minus: Contributions) -> None:
         """Add contributions to add and to remove."""
@@ -210,7 +210,7 @@ class GroupCrossing:
         fields = view.crossing_fields
         if is_sets(part):
             plus = side_of(came, codes, fields)
-            into.said.append(ContributionSets(plus, named_by(plus, side_of(went, codes, ()))))
+            into.sets.append(ContributionSets(plus, named_by(plus, side_of(went, codes, ()))))
             return
         plus, minus = side_of(came, codes, fields), side_of(went, codes, fields)
         minus.inputs.pop(TS, None)

@@ -33,8 +33,8 @@ def refresh_rows(view: ViewNode, source: ViewNode, reader: Reader, holds: Holds,
     for key, row in zip(keys, reader.get_many(source.reduce.db, keys), strict=True):
         if row is not None:
             group = decode_key(holds[key][0])
-            shown = Row(group, codec.result(codec.decode(key, row, where)))
-            deltas.append(RowDelta(key, group, shown, shown))
+            current = Row(group, codec.result(codec.decode(key, row, where)))
+            deltas.append(RowDelta(key, group, current, current))
     if deltas:
         view.take_rows(reader, deltas, writes)
     return [delta.key for delta in deltas]

@@ -184,8 +184,8 @@ class ViewNode:
             plus, minus = (none or Contributions.join(side) for side in (own.plus, own.minus))
             change = self.reduce.folded(reader, self.groups, plus, minus, own.deltas)
         else:
-            if own.said:
-                deltas = set_deltas(self.reduce, reader, self.groups, own.said)
+            if own.sets:
+                deltas = set_deltas(self.reduce, reader, self.groups, own.sets)
                 own.add(deltas.plus, deltas.minus)
                 if writes.before is not None and self.crossing is not None:
                     writes.before.append(self.crossing.sets(self, deltas.before, deltas.named))

@@ -43,12 +43,12 @@ class Checked:
             parts.append(f"{_many(len(self.anew), 'damaged row', 'damaged rows')} made anew")
         if self.damaged:
             parts.append(f"{len(self.damaged):,} damaged")
-        said = ", ".join(parts) or "nothing is wrong"
+        text = ", ".join(parts) or "nothing is wrong"
         if self.held:
-            said += f"; {_many(sum(self.held.values()), 'held', 'held')}"
+            text += f"; {_many(sum(self.held.values()), 'held', 'held')}"
         if self.told:
-            said += f"; {sum(self.told.values()):,} with another emission now"
-        return f"{_many(self.documents, 'document', 'documents')} and {_many(self.rows, 'row', 'rows')}: {said}"
+            text += f"; {sum(self.told.values()):,} with another emission now"
+        return f"{_many(self.documents, 'document', 'documents')} and {_many(self.rows, 'row', 'rows')}: {text}"
 
 
 def _many(n: int, one: str, more: str) -> str:

@@ -164,14 +164,14 @@ def record_of(data: list[Any]) -> Record:
 
 def counts_data(counts: Counts) -> list[Any]:
     """Encode counts."""
-    shown = [_rejection_data(r) for r in counts.rejections]
-    return [counts.applied, counts.equal, counts.late, counts.held, counts.rejected, shown]
+    rejections = [_rejection_data(r) for r in counts.rejections]
+    return [counts.applied, counts.equal, counts.late, counts.held, counts.rejected, rejections]
 
 
 def counts_of_data(data: list[Any]) -> Counts:
     """Decode counts."""
-    applied, equal, late, held, rejected, shown = data
-    return Counts(applied, equal, late, held, rejected, tuple(Rejection(*r) for r in shown))
+    applied, equal, late, held, rejected, rejections = data
+    return Counts(applied, equal, late, held, rejected, tuple(Rejection(*r) for r in rejections))
 
 
 def values_data(values: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

@@ -99,8 +99,8 @@ class FileSink:
         """Write a mark after the changes, or overwrite the mark if it is the last line."""
         if not self._regular or (self._marked is not None and self._marked[0] == position):
             return
-        shown = position_text(position).rjust(_WIDTH * max(1, width_of(position)))
-        mark = f'{self._start()}"{self._envelope}", "position": {shown}}}\n'.encode()
+        text = position_text(position).rjust(_WIDTH * max(1, width_of(position)))
+        mark = f'{self._start()}"{self._envelope}", "position": {text}}}\n'.encode()
         if self._marked is not None:
             self._end = self._marked[1]
         elif self._end:

@@ -100,10 +100,10 @@ class KafkaSink:
         bounds = until_ready(self._bounds)
         reader = self._client.reader(self._address)
         try:
-            there = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
-            self._stand([self._last(reader, partition, *own) for partition, own in there.items()])
+            filled = {partition: own for partition, own in bounds.items() if own[0] < own[1]}
+            self._stand([self._last(reader, partition, *own) for partition, own in filled.items()])
             if self._held is None:
-                for partition, own in there.items():
+                for partition, own in filled.items():
                     self._stale |= self._keys(reader, partition, *own)
         finally:
             reader.close()
@@ -149,7 +149,7 @@ class KafkaSink:
         for chunk in self._chunks(reader, partition, first, end):
             for place, value in enumerate(chunk.values):
                 latest[chunk.key(place) or b""] = value is not None
-        return {key for key, there in latest.items() if there}
+        return {key for key, present in latest.items() if present}
 
     def _last(self, reader: KafkaReader, partition: int, first: int, end: int) -> tuple[Position | None, Position]:
         """Return the held position in the last record of a partition, and the last position that was sent."""
@@ -158,7 +158,7 @@ class KafkaSink:
             start = max(first, end - back)
             chunk = self._tail(reader, partition, start, end)
             if chunk is not None:
-                return self._said(chunk)
+                return self._positions(chunk)
             if start == first:
                 return None, 0
             back *= 8  # transaction markers, or compacted records
@@ -180,7 +180,7 @@ class KafkaSink:
             if at < end and self._clock() >= until:
                 raise BrokerAway(self._address.where, f"the records from offset {at:,} to {end:,} did not come")
 
-    def _said(self, chunk: Chunk) -> tuple[Position | None, Position]:
+    def _positions(self, chunk: Chunk) -> tuple[Position | None, Position]:
         data = chunk.headers(len(chunk) - 1).get(_HEADER)
         try:
             own = {} if data is None else _decode(data)
@@ -218,13 +218,13 @@ class KafkaSink:
 
     def _latest(self, own: Changes, keys: list[bytes]) -> list[bytes | None]:
         """Return the value of each change with its group, or None for a group that is gone."""
-        there = [new is not ABSENT for new in own.new]
-        texts = self._texts(list(compress(own.new, there)))
-        values = [b'{"group":%b,"value":%b}' % pair for pair in zip(compress(keys, there), texts, strict=True)]
+        present = [new is not ABSENT for new in own.new]
+        texts = self._texts(list(compress(own.new, present)))
+        values = [b'{"group":%b,"value":%b}' % pair for pair in zip(compress(keys, present), texts, strict=True)]
         if len(values) == len(keys):
             return [*values]
         left = iter(values)
-        return [next(left) if here else None for here in there]
+        return [next(left) if is_present else None for is_present in present]
 
     def _whole(self, own: Changes, keys: list[bytes]) -> tuple[list[Position], list[bytes], list[bytes | None]]:
         """Return positions, keys and values: each whole change, and a null after it for a group that is gone."""

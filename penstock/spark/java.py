@@ -71,8 +71,8 @@ def version_of(java: str) -> int | None:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE)
     except (OSError, subprocess.SubprocessError):
         return None
-    said = _VERSION.search(done.stderr + done.stdout)
-    return None if said is None or done.returncode else int(said[1])
+    found = _VERSION.search(done.stderr + done.stdout)
+    return None if found is None or done.returncode else int(found[1])
 
 
 def _bundled_java() -> str | None:

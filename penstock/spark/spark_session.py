@@ -90,9 +90,9 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     driver, and `conf` has further settings.
     """
     sql = spark_sql()
-    there = sql.SparkSession.getActiveSession()
-    if there is not None:
-        return there
+    active = sql.SparkSession.getActiveSession()
+    if active is not None:
+        return active
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home

@@ -49,7 +49,7 @@ class SourceOffset(msgspec.Struct, array_like=True, frozen=True):
 
     source: str
     offset: int
-    note: bytes
+    state: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Bucket(msgspec.Struct, array_like=True):
     deletes: dict[int, tuple[bytes, Any]]  # from record to packed key and ts
     stamps: dict[int, Any]
     refused: list[tuple[int, int, str, str, bytes, int, Any]]  # place, reason, and received bytes
-    notes: list[SourceOffset]
+    source_offsets: list[SourceOffset]
 
 
 class TaskReport(msgspec.Struct, array_like=True):
@@ -115,5 +115,5 @@ class TaskReport(msgspec.Struct, array_like=True):
     held: dict[str, int] = {}
     held_groups: dict[str, int] = {}
     ts_kind: str | None = None
-    notes: list[SourceOffset] = []
+    source_offsets: list[SourceOffset] = []
     rows: dict[str, int] = {}

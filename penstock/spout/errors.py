@@ -108,8 +108,8 @@ file:PATH for a file of such a name
         self.known = tuple(known)
 
     def __str__(self) -> str:
-        there = f"there are {', '.join(self.known)}" if self.known else "none is installed"
+        known = f"there are {', '.join(self.known)}" if self.known else "none is installed"
         return (
-            f"there is no {self.kind} for {self.scheme}: URIs; {there}; install the package that brings it, "
+            f"there is no {self.kind} for {self.scheme}: URIs; {known}; install the package that brings it, "
             "or write file:PATH for a file of such a name"
         )

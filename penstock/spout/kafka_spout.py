@@ -75,7 +75,7 @@ class Range:
     start: int
     stop: int
     unit: str
-    note: bytes
+    state: bytes
 
 
 class KafkaSpout:
@@ -159,16 +159,16 @@ class KafkaSpout:
         ends = {partition: end for partition, (_, end) in self._broker.bounds(every).items()}
         if isinstance(until, int):
             ends = self._broker.since(until, every)
-        note = _encode(KafkaState(topic.id))
+        state = _encode(KafkaState(topic.id))
         return [
-            Range(self._named(n), n, place.offset, max(place.offset, ends[n]), self._unit(n), note)
+            Range(self._named(n), n, place.offset, max(place.offset, ends[n]), self._unit(n), state)
             for n, place in zip(every, places, strict=True)
         ]
 
     def begin_range(self, own: Range) -> None:
         """Read only this range of one partition, and end after it. Records that no longer exist raise an error."""
         topic = until_ready(self._connected)
-        known = {own.partition: Remembered(own.start, own.note)}
+        known = {own.partition: Remembered(own.start, own.state)}
         self._stop = own.stop
         self._reader = self._opened()
         self._read_from(until_ready(lambda: self._decided(topic, known)))
@@ -212,8 +212,8 @@ class KafkaSpout:
     def _missing(self, topic: Topic, partition: int, own: Remembered, first: int, end: int) -> str | None:
         """Return the reason if the records at the store's offset no longer exist, or None."""
         where = f"the store stands at offset {own.offset} of partition {partition}"
-        note = _kafka_state(own.note)
-        if note.topic and topic.id and note.topic != topic.id:
+        state = _kafka_state(own.note)
+        if state.topic and topic.id and state.topic != topic.id:
             return f"the topic was deleted and made again since: {where} of the one before"
         if own.offset < first:
             return f"{where}, and the topic begins at {first}: {first - own.offset:,} records have expired unread"

@@ -45,8 +45,8 @@ class Uri:
         """Raise UriError if there is an option of another name."""
         for name in self.options:
             if name not in known:
-                there = f"the options are {', '.join(known)}" if known else "it takes no options"
-                raise UriError(self.text, f"there is no option {name!r}", there)
+                hint = f"the options are {', '.join(known)}" if known else "it takes no options"
+                raise UriError(self.text, f"there is no option {name!r}", hint)
 
     def flag(self, name: str) -> bool:
         """Return whether an option is on. Raise UriError if its value is neither on nor off."""

@@ -38,17 +38,17 @@ def main(args: Sequence[str] | None = None) -> int:
         return _named()
     if given.coverage:
         return _coverage(range(given.first, given.first + (given.seeds or 500)))
-    kept = None if given.remembered is None else SeedFile(given.remembered)
+    file = None if given.remembered is None else SeedFile(given.remembered)
     most = given.seeds if given.seeds is not None or given.budget is not None else 1_000
-    seeds = Seeds(given.first, most, given.budget, kept)
+    seeds = Seeds(given.first, most, given.budget, file)
     if given.seed is not None:
         seeds = Seeds(given.seed, 1)
     began = process_time()
     for seed in seeds:
         found = KINDS[given.kind](seed, seeds.totals)
         if found is not None:
-            if kept is not None:
-                kept.add(seed, f"{found.app}: {found.what}")
+            if file is not None:
+                file.add(seed, f"{found.app}: {found.what}")
             print(f"seed {seed} fails in {found.app!r}; replay with: {found.replay}")
             print(found.story())
             return 1

@@ -192,8 +192,8 @@ class _Test:
         first, seed = least.wrong.first, failure.plan.seed
         if self._seeds.remembered is not None:
             self._seeds.remembered.add(seed, f"{self._app.name}: {first}")
-        why = explained(self._app, least, self._verdicts)
-        self._give(Verdict(first.view or "the store", State.WRONG, why, None, seed))
+        reason = explained(self._app, least, self._verdicts)
+        self._give(Verdict(first.view or "the store", State.WRONG, reason, None, seed))
         return bool(first.view) and len(self._verdicts) < len(self._app.views())
 
     def _give(self, verdict: Verdict) -> None:
@@ -201,8 +201,8 @@ class _Test:
         self._verdicts[verdict.name] = verdict
         for view in self._app.views():
             if view.name not in self._verdicts and _is_on(view, verdict.name):
-                why = f"it is on {verdict.name!r}"
-                self._verdicts[view.name] = Verdict(view.name, State.UNTRIED, why)
+                reason = f"it is on {verdict.name!r}"
+                self._verdicts[view.name] = Verdict(view.name, State.UNTRIED, reason)
 
 
 def _is_on(view: View, name: str) -> bool:

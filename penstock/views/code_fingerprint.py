@@ -221,11 +221,11 @@ class _CodeWalk:
         if isinstance(value, Enum):
             return ["plain", type(value).__name__, value.name, self._value(value.value, name, whole)]
         own = _SHOWN.get(type(value))
-        for kind, shown in _SHOWN.items() if own is None else ((type(value), own),):
+        for kind, format_value in _SHOWN.items() if own is None else ((type(value), own),):
             if isinstance(value, kind):
                 if isinstance(value, int) and value.bit_length() > _WRITTEN:  # Python refuses to write it out
                     return ["plain", type(value).__name__, hex(value)]
-                return ["plain", type(value).__name__, _text(shown(value))]
+                return ["plain", type(value).__name__, _text(format_value(value))]
         if isinstance(value, re.Pattern):
             return ["plain", "pattern", self._value(value.pattern, name, whole), str(value.flags)]
         if isinstance(value, list | tuple | set | frozenset | Mapping):
@@ -343,8 +343,8 @@ def _top(module: str) -> str:
     return module.partition(".")[0].lstrip("_")
 
 
-def _text(shown: str) -> str:
-    return shown.encode("ascii", "backslashreplace").decode()
+def _text(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def _held_by(cell: Any) -> Any:

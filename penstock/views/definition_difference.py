@@ -79,15 +79,15 @@ class Migrated:
             return "all views are as the app has them"
         dropped = [c.view for c in self.changes if c.kind is Kind.DROPPED]
         built = [c.view for c in self.changes if c.kind is not Kind.DROPPED]
-        said: list[str] = []
+        texts: list[str] = []
         if built:
             views = f"{len(built)} view{'' if len(built) == 1 else 's'}"
-            said.append(f"{views} built of {self.told:,} documents and rows: {', '.join(built)}")
+            texts.append(f"{views} built of {self.told:,} documents and rows: {', '.join(built)}")
         if dropped:
-            said.append(f"dropped: {', '.join(dropped)}")
+            texts.append(f"dropped: {', '.join(dropped)}")
         if self.groups is not None:
-            said.append(f"{self.groups:,} group{' has' if self.groups == 1 else 's have'} another result")
-        return "; ".join(said)
+            texts.append(f"{self.groups:,} group{' has' if self.groups == 1 else 's have'} another result")
+        return "; ".join(texts)
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -168,14 +168,14 @@ def difference(old: Described, new: Described) -> str:
         names = [name for name in names if name not in ("key", "value", "where")]
     if "reducers" in names:  # an index has a different form of rows
         names = [name for name in names if name != "rows"]
-    said = [_changed(name, before.get(name), now.get(name)) for name in names]
+    texts = [_changed(name, before.get(name), now.get(name)) for name in names]
     versions = old.get(_VERSION), new.get(_VERSION)
     if None not in versions:
         if versions[0] != versions[1]:
-            said.append(f"its version was {repr_of(versions[0])} and is {repr_of(versions[1])}")
-    elif not said:
-        said = list(_code(old.get(_CODE) or {}, new.get(_CODE) or {}))
-    return "; ".join(said)
+            texts.append(f"its version was {repr_of(versions[0])} and is {repr_of(versions[1])}")
+    elif not texts:
+        texts = list(_code(old.get(_CODE) or {}, new.get(_CODE) or {}))
+    return "; ".join(texts)
 
 
 def _changed(name: str, old: Any, new: Any) -> str:

@@ -152,12 +152,12 @@ class Source(ABC):
             )
         reducers, fields = make_reducers(called, reduce)
         crosses = check_production(called, production, self.name, isinstance(self, View))
-        kept = (check_flag(called, "sources", sources) or crosses.early, check_version(called, version), crosses)
+        options = (check_flag(called, "sources", sources) or crosses.early, check_version(called, version), crosses)
         if key is not None:
             if name is None:
                 raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
             fields_map = make_field_map(name, key, value, where)
-            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields, *kept))
+            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields, *options))
         if value is not None or where is not None:
             given = "value=" if value is not None else "where="
             raise DefinitionError(
@@ -168,7 +168,7 @@ class Source(ABC):
         def decorate(function: MapFunction) -> View:
             by_function = make_function_map(function)
             own = name if name is not None else str(getattr(function, "__name__", type(function).__name__))
-            return self.app.add(View(self.app, own, self.app.size, self, by_function, reducers, fields, *kept))
+            return self.app.add(View(self.app, own, self.app.size, self, by_function, reducers, fields, *options))
 
         return decorate
 

@@ -96,7 +96,7 @@ BUGS = [
         Bug(
             "keys that an index lost are passed over",
             "recovery.check.store_check:Check._as_counted",
-            "if there != said and",
+            "if found != expected and",
             "if False and",
         ),
         World.lost,

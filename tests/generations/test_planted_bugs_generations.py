@@ -166,7 +166,7 @@ BUGS = [
         "generations.app_comparison:_Beginning.__init__",
         "self._last = known.highest()",
         "self._last = max(entry.number for entry in known.entries.values())",
-        Edit("generations.app_comparison:_Beginning._throw_away", "if number:", "if False:"),
+        Edit("generations.app_comparison:_Beginning._discard", "if number:", "if False:"),
     ),
 ]
 

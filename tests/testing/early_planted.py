@@ -96,7 +96,7 @@ BUGS = [
     Bug(
         "what is told overtakes what was owed",
         "testing.partitions.simulated_wire:EarlyWire._round",
-        "world.members[here].owed(other) is not None",
+        "world.members[partition].owed(other) is not None",
         "False",
     ),
     Bug(

@@ -61,10 +61,10 @@ class WalkRules:
 class _Refused(Exception):
     """A value that no document can hold. `steps` is the path to it, the innermost step first."""
 
-    def __init__(self, value: object, why: str = "") -> None:
-        super().__init__(value, why)
+    def __init__(self, value: object, reason: str = "") -> None:
+        super().__init__(value, reason)
         self.value = value
-        self.why = why
+        self.reason = reason
         self.steps: list[str] = []
 
 
@@ -73,7 +73,7 @@ def walked(value: object, how: WalkRules) -> Any:
     try:
         return _walk(value, how, how.depth)
     except _Refused as refused:
-        raise ValueKind(refused.value, ".".join(reversed(refused.steps)), refused.why) from None
+        raise ValueKind(refused.value, ".".join(reversed(refused.steps)), refused.reason) from None
     except RecursionError:
         raise ValueKind(value, "", "it nests deeper than the rest of the stack") from None
 

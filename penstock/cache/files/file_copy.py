@@ -219,12 +219,12 @@ def must_have_room(folder: str, named: str, size: int) -> None:
 
 
 def _failed(named: str, error: OSError) -> CopyFailed:
-    why = os.strerror(error.errno or 0).lower()
+    reason = os.strerror(error.errno or 0).lower()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return CopyFailed(named, why, "free some room, or use another disk")
+        return CopyFailed(named, reason, "free some room, or use another disk")
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return CopyFailed(named, why, MORE_FILES)
-    return CopyFailed(named, why, "see that this user may write there, or name another folder")
+        return CopyFailed(named, reason, MORE_FILES)
+    return CopyFailed(named, reason, "see that this user may write there, or name another folder")
 
 
 @contextmanager

@@ -166,8 +166,8 @@ def writer_pid(path: str | os.PathLike[str]) -> int | None:
         if _locked(fd, fcntl.LOCK_SH):
             return None
         about = _lock_text(fd)
-        here = about is not None and about["host"] == socket.gethostname()
-        return _locker(fd) or (int(about["pid"]) if about is not None and here else None)
+        own_host = about is not None and about["host"] == socket.gethostname()
+        return _locker(fd) or (int(about["pid"]) if about is not None and own_host else None)
     finally:
         os.close(fd)
 

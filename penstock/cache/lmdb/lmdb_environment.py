@@ -181,12 +181,12 @@ class Environment:
     def grow(self) -> None:
         """Double the map between transactions."""
         size = min(self.map_size * 2, LARGEST)
-        why = f"its map of {self.map_size} bytes is full"
+        limit = f"its map of {self.map_size} bytes is full"
         if size == self.map_size or not room(size - self.map_size):
-            raise StoreFull(self.path, f"{why} and this process may not map more (ulimit -v)")
-        with self._alone(lambda reason: StoreFull(self.path, f"{why} and can't grow: {reason}")):
+            raise StoreFull(self.path, f"{limit} and this process may not map more (ulimit -v)")
+        with self._alone(lambda reason: StoreFull(self.path, f"{limit} and can't grow: {reason}")):
             self._remap(size)
-        _log.warning("%s: %s; it has %d now. A map of %d never grows: ulimit -v", self.path, why, size, LARGEST)
+        _log.warning("%s: %s; it has %d now. A map of %d never grows: ulimit -v", self.path, limit, size, LARGEST)
 
     def _follow(self) -> None:
         """Enlarge the map to the size that another process has written."""

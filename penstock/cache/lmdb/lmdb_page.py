@@ -262,8 +262,8 @@ class Pages:
             if (used := seen.find(0, end)) >= 0:
                 raise PageDamaged(DATA, f"page {used} is used")
         except PageDamaged as damage:
-            why = f"it was cut to {size} bytes of at most {(self.meta.last + 1) * self._size}, and {damage.reason}"
-            raise PageDamaged(DATA, why) from damage
+            reason = f"it was cut to {size} bytes of at most {(self.meta.last + 1) * self._size}, and {damage.reason}"
+            raise PageDamaged(DATA, reason) from damage
 
     def free(self, seen: bytearray) -> Iterator[Page]:
         """Yield the leaves of the free list. The pages that it names are also marked in `seen`."""

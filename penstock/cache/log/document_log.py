@@ -227,16 +227,18 @@ class DocumentLog:
         base, self.mark = self.mark.tail, mark
         if not slots.size:
             return
-        here = np.uint8(PRESENT | LOADED | RECORD)
-        state = here if gone is None else np.where(gone, np.uint8(GONE | LOADED | RECORD), here)
+        present = np.uint8(PRESENT | LOADED | RECORD)
+        state = present if gone is None else np.where(gone, np.uint8(GONE | LOADED | RECORD), present)
         self.keys.put(slots, np.arange(base, base + slots.size), state)
         self._entries += 1
 
     def appended_few(self, mark: LogMark, slots: list[int], gone: Sequence[bool] | None) -> None:
         """Do the same as `appended` for a few lines."""
         base, self.mark = self.mark.tail, mark
-        here, absent = PRESENT | LOADED | RECORD, GONE | LOADED | RECORD
-        self.keys.put_few(slots, base, [here] * len(slots) if gone is None else [absent if g else here for g in gone])
+        present, absent = PRESENT | LOADED | RECORD, GONE | LOADED | RECORD
+        self.keys.put_few(
+            slots, base, [present] * len(slots) if gone is None else [absent if g else present for g in gone]
+        )
         self._entries += 1
 
     def put_mark(self, writer: Writer, mark: LogMark) -> None:

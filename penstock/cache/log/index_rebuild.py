@@ -36,11 +36,11 @@ def reindex(writer: Writer, table: int, tombstones: bool, at_once: int = _AT_ONC
     bits = min(mark.bits, (records // at_once).bit_length())
     present = gone = 0
     for part in range(1 << bits):
-        entries, away = _newest(writer, table, bits, part)
-        present += int((~away).sum())
-        gone += int(away.sum())
+        entries, deleted = _newest(writer, table, bits, part)
+        present += int((~deleted).sum())
+        gone += int(deleted.sum())
         if mark.bits:
-            hash_index.write_anew(writer, db, mark.bits, entries if tombstones else _take(entries, ~away))
+            hash_index.write_anew(writer, db, mark.bits, entries if tombstones else _take(entries, ~deleted))
     mark = msgspec.structs.replace(
         mark, present=present, tombstones=gone if tombstones else mark.tombstones, forgotten=mark.forgotten + 1
     )

@@ -66,12 +66,12 @@ def compact(ctx: Context) -> None:
         done = writer.compact(lambda passed, of: tell("compacting", passed, of))
     ctx.say(f"rows: {size_text(done.before)} before, {size_text(done.after)} now")
     ctx.say(f"gone: {done.records:,} old versions, {done.tombstones:,} deletions")
-    ctx.say(_file(ctx, done.file, done.after, here=writer.holder is None))
+    ctx.say(_file(ctx, done.file, done.after, own_writer=writer.holder is None))
 
 
-def _file(ctx: Context, size: int, used: int, here: bool) -> str:
+def _file(ctx: Context, size: int, used: int, own_writer: bool) -> str:
     """Shrink the file if possible. Return a line with its size, or with the reason why it stays as large."""
-    if here:
+    if own_writer:
         try:
             with parts(ctx) as tell:
                 now = shrink(ctx.store, tell)

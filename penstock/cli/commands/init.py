@@ -58,9 +58,9 @@ def init(ctx: Context, folder: str) -> None:
     """
     inner = "" if folder == "." else folder
     files = {os.path.join(inner, APP_FILE): APP_TEXT, os.path.join(inner, SAMPLE_FILE): sample()}
-    there = [path for path in files if os.path.lexists(path)]
-    if there:
-        raise ExitError(f"{there[0]} is there already; choose another folder: penstock init DIR", WRONG)
+    existing = [path for path in files if os.path.lexists(path)]
+    if existing:
+        raise ExitError(f"{existing[0]} is there already; choose another folder: penstock init DIR", WRONG)
     os.makedirs(folder, exist_ok=True)
     for path, text in files.items():
         with open(path, "x", encoding="utf-8") as file:

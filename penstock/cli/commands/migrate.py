@@ -88,8 +88,8 @@ def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
     if preview.sample:
         rows = [[s.view, s.group, _cell(s.old), _cell(s.new)] for s in preview.sample]
         yield f"\nsome rows, {of}:\n" + _drawn(ctx, rows, ["view", "group", "is", "would be"]).rstrip()
-    for view, (n, why) in preview.held.items():
-        yield f"{view} could not take {n:,} {of}: {cell_text(why)}"
+    for view, (n, reason) in preview.held.items():
+        yield f"{view} could not take {n:,} {of}: {cell_text(reason)}"
     yield "\n`penstock migrate` builds them"
 
 
@@ -129,5 +129,5 @@ def _data(preview: Preview) -> dict[str, Any]:
         "sampled": preview.sampled,
         "all": preview.all,
         "sample": sample,
-        "held": {view: {"documents": n, "reason": why} for view, (n, why) in preview.held.items()},
+        "held": {view: {"documents": n, "reason": reason} for view, (n, reason) in preview.held.items()},
     }

@@ -121,8 +121,8 @@ def _has_ended(process: int) -> bool:
 def _nobody(store: str, source: str | None, others: Iterable[str]) -> ExitError:
     if source is None:
         return ExitError(f"no process reads a source into the store at {store}; `penstock run` does", NO)
-    there = ", ".join(sorted(others)) or "none at all"
-    return ExitError(f"no process reads {source} into the store at {store}; sources that are read: {there}", NO)
+    names = ", ".join(sorted(others)) or "none at all"
+    return ExitError(f"no process reads {source} into the store at {store}; sources that are read: {names}", NO)
 
 
 def _signal(stack: ExitStack, store: str, pid: int, number: signal.Signals) -> int | None:

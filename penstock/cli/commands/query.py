@@ -142,11 +142,11 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
         definition = view_by_name(snap, view)
         _print_age(ctx, snap, view)
         reader = snap.view(view)
-        there = definition.index or wanted in reader
+        exists = definition.index or wanted in reader
         with ExitStack() as stack:
-            found = reader.why(wanted, progress=_bar(ctx, view, stack)) if there else []
+            found = reader.why(wanted, progress=_bar(ctx, view, stack)) if exists else []
         if not found:
-            if there and not definition.index:
+            if exists and not definition.index:
                 raise ExitError(f"view {view!r} has a result for {dumps(wanted)} and no document behind it", NO)
             raise _no_group(definition, group, wanted)
         _show_why(ctx, definition, found, documents, format)

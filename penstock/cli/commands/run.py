@@ -284,7 +284,7 @@ def _watch(
         _watch_lines(ctx, pumps, workers, lines)
     for worker in workers:
         if worker.error is None or worker.has_done():
-            say(worker.said())
+            say(worker.summary())
     for pump in pumps:
         if pump.counts.rejected > SHOWN:
             click.echo(f"rejected: {pump.counts.rejected - SHOWN:,} more from {pump.text}", err=True)
@@ -293,16 +293,16 @@ def _watch(
 def _watch_lines(
     ctx: Context, pumps: list[SourceThread], workers: list[SourceThread | SinkThread], lines: Iterator[list[str]]
 ) -> None:
-    rate, said, before = _ReadRate(), time.monotonic(), 0
+    rate, reported, before = _ReadRate(), time.monotonic(), 0
     for noted in lines:
         for line in noted:
             click.echo(line, err=True)
         now, records = time.monotonic(), sum(pump.counts.records for pump in pumps)
         per_second = rate.of(records)
-        if now - said >= _EVERY and records != before:
-            said, before = now, records
+        if now - reported >= _EVERY and records != before:
+            reported, before = now, records
             for worker in workers:
-                ctx.note(worker.said())
+                ctx.note(worker.summary())
             ctx.note(f"{records:,} records, {per_second:,.0f}/s")
 
 
@@ -321,7 +321,7 @@ def _watch_live(
                 console.print(Text(line))
             records = sum(pump.counts.records for pump in pumps)
             page = [
-                *(worker.said() for worker in workers),
+                *(worker.summary() for worker in workers),
                 f"{records:,} records, {rate.of(records):,.0f}/s; Ctrl-C ends it",
             ]
             live.update(Text("\n".join(page), no_wrap=True, overflow="ellipsis"), refresh=True)

@@ -191,9 +191,9 @@ def _held(data: dict[str, Any]) -> Iterator[str]:
             yield f"held: {name} can't take {dumps(hold['key'])}: {cell_text(hold['reason'])}"
         if view["held"] > len(view["holds"]):
             yield f"held: {name} can't take {view['held'] - len(view['holds']):,} more"
-    kept = sum(table["quarantined"] for table in data["tables"].values())
-    if kept:
-        yield f"rejected: {kept:,} record{'s are' if kept > 1 else ' is'} kept; `penstock quarantine` lists them"
+    n = sum(table["quarantined"] for table in data["tables"].values())
+    if n:
+        yield f"rejected: {n:,} record{'s are' if n > 1 else ' is'} kept; `penstock quarantine` lists them"
 
 
 def _drawn(ctx: Context, rows: list[list[Any]], columns: list[str]) -> str:

@@ -83,8 +83,8 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
         what = snap.schema.tables[name].table if name in snap.schema.tables else view_by_name(snap, name)
         source: _Source = _TableDocuments(snap, what) if isinstance(what, Table) else _Rows(snap, what)
         rows_stand_there = output is None and ctx.terminal
-        shown = replace(ctx, quiet=True) if rows_stand_there else ctx
-        with progress(shown, name, source.total) as bar, _output(output, packing) as out:
+        quiet_context = replace(ctx, quiet=True) if rows_stand_there else ctx
+        with progress(quiet_context, name, source.total) as bar, _output(output, packing) as out:
             _write(source, kind, out, lambda n: bar.advance(n, n), safe)
     left = f"; {source.deletions:,} deletions are not in it" if kind != "jsonl" and source.deletions else ""
     if output is not None or left:
@@ -169,8 +169,8 @@ class _Rows:
     def lines(self) -> Iterator[bytes]:
         """Yield each row as an object of key and value."""
         for row in self._reader.items():
-            shown = {"key": row.key, "value": row.value} | ({"held": True} if row.held else {})
-            yield dumps(shown, exact=True).encode()
+            fields = {"key": row.key, "value": row.value} | ({"held": True} if row.held else {})
+            yield dumps(fields, exact=True).encode()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each row with a column for each field of its value."""
@@ -203,8 +203,8 @@ def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:
     by_name = {"csv": "csv", "parquet": "parquet", "pq": "parquet"}.get(named[-1] if named else "", "jsonl")
     kind = format or by_name
     if kind == "parquet" and (output is None or packing is not None):
-        why = "Parquet goes to a file" if output is None else "Parquet is packed by itself"
-        raise ExitError(f"{why}; write -o FILE.parquet", WRONG)
+        reason = "Parquet goes to a file" if output is None else "Parquet is packed by itself"
+        raise ExitError(f"{reason}; write -o FILE.parquet", WRONG)
     return kind, packing
 
 

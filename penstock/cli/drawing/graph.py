@@ -32,13 +32,13 @@ class Node:
 
 def forest(app: App, only: Definition | None = None) -> list[Node]:
     """Return the tables with their views. With `only`: that definition, its ancestors, and the views on it."""
-    kept = None if only is None else {*_sources(only), *_above(app, only)}
+    wanted = None if only is None else {*_sources(only), *_above(app, only)}
 
     def node(definition: Definition, depth: int) -> Node:
-        views = [v for v in app.views() if v.source is definition and (kept is None or v in kept)]
+        views = [v for v in app.views() if v.source is definition and (wanted is None or v in wanted)]
         return Node(definition, depth, tuple(node(view, depth + 1) for view in views))
 
-    return [node(table, 0) for table in app.tables() if kept is None or table in kept]
+    return [node(table, 0) for table in app.tables() if wanted is None or table in wanted]
 
 
 def _sources(definition: Definition) -> Iterator[Definition]:
@@ -90,8 +90,8 @@ def reducers(view: View) -> str:
 
 def in_tree(view: View) -> bool:
     """Test whether a view keeps its contributions, in trees, and not only accumulators."""
-    kept = (isinstance(r, ReduceFunction) or not all(is_accumulator(cell) for cell in r.cells) for r in view.reducers)
-    return view.sources or view.index or any(kept)
+    needs = (isinstance(r, ReduceFunction) or not all(is_accumulator(cell) for cell in r.cells) for r in view.reducers)
+    return view.sources or view.index or any(needs)
 
 
 def condition(where: Mapping[str, Any]) -> str:

@@ -114,8 +114,8 @@ class WatchTable:
         for cells, line in zip(rows, self._lines.values(), strict=True):
             lines.append(Text(_line(cells, widths), style="bold" if now - line.at < _FRESH else ""))
         total = self._rate.at(now)
-        said = f"position {spelt(position or 0)}, {self._changes:,} changes, {total:,.1f}/s; Ctrl-C ends it"
-        return Group(*lines, Text(), Text(said, style="dim", no_wrap=True, overflow="ellipsis"))
+        footer = f"position {spelt(position or 0)}, {self._changes:,} changes, {total:,.1f}/s; Ctrl-C ends it"
+        return Group(*lines, Text(), Text(footer, style="dim", no_wrap=True, overflow="ellipsis"))
 
     def _cells(self, line: _Line, now: float) -> list[str]:
         rate = line.rate.at(now)

@@ -22,13 +22,13 @@ def show_history(ctx: Context, engine: Engine, view: str, group: Any, format: st
     """Print a row for each change of a group, the oldest first, and a note with the feed's first position."""
     with engine.snapshot() as snap:
         view_by_name(snap, view)
-        first, there = snap.followed, group in snap.view(view)
+        first, exists = snap.followed, group in snap.view(view)
     began = first if isinstance(first, int) else any(first)
     changes = _changes(engine, view, group)
     reach = f"the feed has all changes since position {spelt(first)}" + ("" if began else ", which is the beginning")
     known = next(changes, None)
     if known is None:
-        what = "has not changed since then" if there else "does not exist, and did not since then"
+        what = "has not changed since then" if exists else "does not exist, and did not since then"
         raise ExitError(f"{reach}, and group {dumps(group)} of view {view!r} {what}", NO)
     emit(ctx, map(_row, chain([known], changes)), _COLUMNS, format)
     ctx.note(reach)

@@ -158,7 +158,7 @@ class SinkThread(threading.Thread):
         """Test whether any change was delivered."""
         return self._given > 0
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return the progress as text."""
         return f"{self.text}: {self._given:,} changes{'' if self._busy is None else f', {self._busy.reason}'}"
 

@@ -22,10 +22,10 @@ def check_columns(spout: FileSpout | ParquetSpout, path: str, table: Table, keys
         needed.append((table.ts[0], "the ts"))
     for name, use in needed:
         if name not in spout.columns:
-            there = ", ".join(spout.columns[:_COLUMNS]) + (", …" if len(spout.columns) > _COLUMNS else "")
+            names = ", ".join(spout.columns[:_COLUMNS]) + (", …" if len(spout.columns) > _COLUMNS else "")
             correct = "write it with that one" if isinstance(spout, ParquetSpout) else "correct its first row"
             raise ExitError(
-                f"{path} has no column {name!r}, {use} of table {table.name!r}, but {there}; {correct}, or define the "
+                f"{path} has no column {name!r}, {use} of table {table.name!r}, but {names}; {correct}, or define the "
                 "table by one of these",
                 FAILED,
             )

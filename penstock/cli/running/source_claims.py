@@ -42,7 +42,7 @@ class Claim:
         self._clock = clock
         self._file = -1
         self._turn = threading.Lock()
-        self._said = (-_SAY, "", 0)  # time, state and record count of the last report
+        self._reported = (-_SAY, "", 0)  # time, state and record count of the last report
         self._word: dict[str, Any] = {}
         self._wrote = -_SAY
         self._ended = False
@@ -60,11 +60,11 @@ class Claim:
         """Report state and progress: when the state changes, else once a second."""
         with self._turn:
             now = self._clock()
-            then, before, had = self._said
+            then, before, had = self._reported
             if self._ended or (now - then < _SAY and state == before):
                 return
             rate = (records - had) / (now - then) if before and now > then else 0.0
-            self._said = now, state, records
+            self._reported = now, state, records
             own = {"source": self.source, "pid": os.getpid(), "state": state, "lag": lag, "rate": round(rate)}
             self._word = own if self.group is None else {**own, "group": self.group}
             self._write(now)

@@ -85,7 +85,7 @@ class SourceThread(threading.Thread):
 
     def _read(self) -> bool:
         """Read until the source ends or a stop is requested. Return False if a member must open its share again."""
-        here = isinstance(self._writer, StandbyWriter) and self._writer.holder is None
+        is_writer = isinstance(self._writer, StandbyWriter) and self._writer.holder is None
         try:
             self._spout.begin(self._writer.remembered)
             while not self._stopped() and not self._spout.ended:
@@ -102,7 +102,7 @@ class SourceThread(threading.Thread):
                     self._take(self._from(first))
         except (*LOST, SourceMoved) as error:
             # A holder that can't continue ends, so that another process takes over.
-            if not isinstance(self._source, KafkaMember) or (here and not isinstance(error, SourceMoved)):
+            if not isinstance(self._source, KafkaMember) or (is_writer and not isinstance(error, SourceMoved)):
                 raise
             return False
         return True
@@ -158,7 +158,7 @@ class SourceThread(threading.Thread):
         """Test whether any record was read."""
         return self.counts.records > 0
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return the progress as text."""
         trouble = PAUSED if self._paused() else self._trouble()
         behind = f", {_lag(self._source, self.lag)} behind" if self.lag else ""

@@ -56,11 +56,11 @@ def counts_in(table: str, part: Batch, report: Any, places: slice) -> Counts:
     applied, equal, late, held, rejected = _counts_of(report, places)
     if not rejected and not part.refused:
         return Counts(applied, equal, late, held)
-    why = dict(islice(part.refused.items(), KEPT))
+    reasons = dict(islice(part.refused.items(), KEPT))
     if rejected:
         own = sorted(i for i in report.rejected if places.start <= i < places.stop)
-        why |= {part.place(i - places.start): report.rejected[i] for i in own[:KEPT]}
-    first = tuple(Rejection(table, part.where(place), why[place]) for place in sorted(why)[:KEPT])
+        reasons |= {part.place(i - places.start): report.rejected[i] for i in own[:KEPT]}
+    first = tuple(Rejection(table, part.where(place), reasons[place]) for place in sorted(reasons)[:KEPT])
     return Counts(applied, equal, late, held, rejected + part.records.refused, first)
 
 
@@ -95,7 +95,7 @@ def rejects_in(tables: Mapping[str, Sequence[Batch]], done: Mapping[str, IntakeR
 
 def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterator[RejectedRecord]:
     """Yield the rejected records of one batch; `rejected` has the reasons by place in the batch."""
-    records, why = part.records, dict(part.refused)
+    records, reasons = part.records, dict(part.refused)
     received = dict(part.received)
     lines = np.searchsorted(records.places(), np.fromiter(rejected, np.int64, len(rejected)))
     for at, place, line in zip(rejected, part.places(rejected), lines.tolist(), strict=True):
@@ -104,10 +104,10 @@ def _rejects_of(table: str, part: Batch, rejected: Mapping[int, str]) -> Iterato
             received[place] = ReceivedRecord.of_line(records.lines[line], records.stamp(at))
         else:
             received[place] = ReceivedRecord.of_key(deletion.key, deletion.ts)
-        why[place] = rejected[at]
-    for place in sorted(why):
+        reasons[place] = rejected[at]
+    for place in sorted(reasons):
         got = received.get(place) or ReceivedRecord(Form.TEXT, b"", 0)
-        yield RejectedRecord(table, part.origin, part.offset(place), part.where(place), why[place], got)
+        yield RejectedRecord(table, part.origin, part.offset(place), part.where(place), reasons[place], got)
 
 
 class Transaction:

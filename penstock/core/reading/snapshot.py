@@ -147,9 +147,9 @@ class Snapshot:
         spout.begin(snap.remembered)
         """
         offset = self._state.sources.get(source)
-        return None if offset is None else Remembered(offset, self._note(source))
+        return None if offset is None else Remembered(offset, self._spout_state(source))
 
-    def _note(self, source: str) -> bytes:
+    def _spout_state(self, source: str) -> bytes:
         with self.naming():
             return read_spout_state(self.reader(), source)
 
@@ -203,9 +203,9 @@ class Snapshot:
         """Return a table's documents, with access to its log."""
         found = self._logs.get(name)
         if found is None:
-            shown = self._schema.table(name)
+            visible = self._schema.table(name)
             found = self._logs[name] = TableReader(
-                shown.table, shown.number, shown.seed, self.reader, self._core.tails, lambda: self._held_of(name)
+                visible.table, visible.number, visible.seed, self.reader, self._core.tails, lambda: self._held_of(name)
             )
         return found
 

@@ -65,7 +65,7 @@ class PageReport:
         """Return the purpose of a database."""
         return self.places[db].words if db in self.places else db
 
-    def said(self, db: str) -> str:
+    def message(self, db: str) -> str:
         """Describe damage of a database's keys."""
         return str(self._damage_of(db))
 
@@ -76,7 +76,7 @@ class PageReport:
 
     def keep(self, folder: str) -> None:
         """Keep the result durably in the folder of the store; a user who may only read keeps none."""
-        damaged = (*self.damaged, *map(self.said, self.lost))
+        damaged = (*self.damaged, *map(self.message, self.lost))
         try:
             keep_result(folder, self.seconds, damaged, self.worst() is not None)
         except (OSError, PenstockError) as error:

@@ -35,7 +35,7 @@ class ScrubResult(msgspec.Struct, frozen=True):
     file: int
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """The time of its end, for people and programs."""
         return datetime.fromtimestamp(self.ended, UTC).astimezone().isoformat(timespec="seconds")
 

@@ -58,7 +58,7 @@ class StoreScrubs:
 
     def _log_once(self, walked: PageReport) -> None:
         effect = _GOES_ON if walked.worst() is None else _STOPS
-        for line in (*walked.damaged, *map(walked.said, walked.lost)):
+        for line in (*walked.damaged, *map(walked.message, walked.lost)):
             if line not in self._logged:
                 self._logged.add(line)
                 _log.error("a scrub of %s found damage: %s. %s", self._state.path, line, effect)

@@ -276,13 +276,13 @@ def _places(old: Items, new: Items, old_group: Ints, new_group: Ints) -> tuple[I
         return np.zeros(0, np.int64), np.zeros(0, bool)
     bits = np.uint64(max(1, int(max(old_group[-1], new_group[-1])).bit_length()))
     up = np.uint64(64) - bits
-    here = (old_group.astype(np.uint64) << up) | (old.at >> bits)
-    there = (new_group.astype(np.uint64) << up) | (new.at >> bits)
-    if bool((here[1:] <= here[:-1]).any()) or bool((there[1:] <= there[:-1]).any()):
+    old_at = (old_group.astype(np.uint64) << up) | (old.at >> bits)
+    new_at = (new_group.astype(np.uint64) << up) | (new.at >> bits)
+    if bool((old_at[1:] <= old_at[:-1]).any()) or bool((new_at[1:] <= new_at[:-1]).any()):
         return None
-    place = np.searchsorted(here, there)
+    place = np.searchsorted(old_at, new_at)
     inside = np.minimum(place, len(old) - 1)
-    hit = (place < len(old)) & (here[inside] == there)
+    hit = (place < len(old)) & (old_at[inside] == new_at)
     at = hit.nonzero()[0]
     if not bool(same_items(old, place[at], new, at).all()):
         return None

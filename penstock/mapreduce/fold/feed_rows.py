@@ -152,9 +152,9 @@ def _result_columns(view: int, codec: RowReading, groups: list[bytes], raw: byte
 
 def _row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
     """Return the results of rows. `strange` rows, which lanes do not determine, are left ABSENT."""
-    there = rows[:, 0] != 0
-    there[strange] = False
-    at = there.nonzero()[0]
+    present = rows[:, 0] != 0
+    present[strange] = False
+    at = present.nonzero()[0]
     if 0 < at.size == len(rows):
         return codec.results(rows)
     out: list[Any] = [ABSENT] * len(rows)

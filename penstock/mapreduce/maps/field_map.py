@@ -61,7 +61,7 @@ class FieldMapper:
                 if cell.need is Need.NUMBER:
                     self.numbers.update((self.inputs[field], None) for field in cell_fields(cell))
 
-    def kept(self, columns: FieldColumns) -> Mask | None:
+    def selected(self, columns: FieldColumns) -> Mask | None:
         """Mark the documents that the condition keeps; None: all."""
         return None if self.fields.where is None else columns.where[self.fields.where]
 
@@ -84,25 +84,25 @@ class FieldMapper:
 
         The documents are at the indexes `at` of the columns (None: all); `documents` are their numbers.
         """
-        kept, bad = self.kept(columns), self.bad(columns)
+        selected, bad = self.selected(columns), self.bad(columns)
         if bad is None:
-            if kept is None:
+            if selected is None:
                 return DocumentContributions(self.contributions(columns, at), documents), []
-            return self._of_kept(columns, kept, at, documents), []
-        wrong = bad if kept is None else bad & kept
+            return self._of_selected(columns, selected, at, documents), []
+        wrong = bad if selected is None else bad & selected
         stuck = documents[wrong if at is None else wrong[at]].tolist()
-        return self._of_kept(columns, ~bad if kept is None else kept & ~bad, at, documents), stuck
+        return self._of_selected(columns, ~bad if selected is None else selected & ~bad, at, documents), stuck
 
     def taken(self, columns: FieldColumns, documents: NDArray[np.int64]) -> DocumentContributions:
         """Return the contributions of documents that the view accepted earlier, or holds."""
-        return self._of_kept(columns, self.kept(columns), None, documents)
+        return self._of_selected(columns, self.selected(columns), None, documents)
 
-    def _of_kept(
-        self, columns: FieldColumns, kept: Mask | None, at: NDArray[Any] | None, documents: NDArray[np.int64]
+    def _of_selected(
+        self, columns: FieldColumns, selected: Mask | None, at: NDArray[Any] | None, documents: NDArray[np.int64]
     ) -> DocumentContributions:
-        if kept is None:
+        if selected is None:
             return DocumentContributions(self.contributions(columns, at), documents)
-        keep = (kept if at is None else kept[at]).nonzero()[0]
+        keep = (selected if at is None else selected[at]).nonzero()[0]
         return DocumentContributions(self.contributions(columns, keep if at is None else at[keep]), documents[keep])
 
     def contributions(self, columns: FieldColumns, at: NDArray[Any] | None) -> Contributions:

@@ -80,9 +80,9 @@ class BaseReducer(ABC):
             return (), _answered(cell, column)
         assert is_tree_cell(cell), "there are three kinds of cells"
         partial = cell.fold(node).values()[0] if node.n else None
-        why = cell.failed(partial)
-        if why is not None:
-            raise PenstockError(f"{self.name}: {why}")
+        error = cell.failed(partial)
+        if error is not None:
+            raise PenstockError(f"{self.name}: {error}")
         return (), cell.state(partial)
 
 

@@ -126,9 +126,9 @@ class Variance(BaseReducer):
             return None
         if exact.stray is not None:
             return math.nan
-        return self._shown(*_spread(exact, self.ddof), exact.digits)
+        return self._divided(*_spread(exact, self.ddof), exact.digits)
 
-    def _shown(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
+    def _divided(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
         return (to_decimal if digits else to_float)(numerator, denominator)
 
 
@@ -138,7 +138,7 @@ class Stddev(Variance):
 
     name: ClassVar[str] = "stddev"
 
-    def _shown(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
+    def _divided(self, numerator: int, denominator: int, digits: bool) -> float | Decimal:
         return (root_decimal if digits else root_float)(numerator, denominator)
 
 

@@ -60,8 +60,10 @@ class Functions:
         zero = group.zero() if callable(group.zero) else group.zero
         try:
             self._zero = canonical(normalise(zero))
-        except ValueKind as why:
-            raise DefinitionError(f"the zero of the {name} cannot be stored; make it a document value: {why}") from why
+        except ValueKind as error:
+            raise DefinitionError(
+                f"the zero of the {name} cannot be stored; make it a document value: {error}"
+            ) from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Functions) and self.group is other.group
@@ -143,9 +145,9 @@ class UserGroup:
                 totals.spill.pop(g, None)
                 continue
             owed = _owed(old.spill.get(g), plus.values.get(g, ()), minus.values.get(g, ()))
-            totals.spill[g], why = self._settled(self.functions, old.spill.get(g), owed)
-            if why is not None:
-                totals.errors[g] = why
+            totals.spill[g], error = self._settled(self.functions, old.spill.get(g), owed)
+            if error is not None:
+                totals.errors[g] = error
         return totals
 
     def merge(self, a: State, b: State) -> State:
@@ -162,7 +164,7 @@ class UserGroup:
     @staticmethod
     def _settled(run: Functions, old: list[Any] | None, owed: Owed) -> tuple[list[Any], Exception | None]:
         """Try all owed values, additions first. Return the spill and the first error."""
-        accumulator, shown = (canonical(old[0]), old[1]) if old else (run.zero, None)
+        accumulator, result = (canonical(old[0]), old[1]) if old else (run.zero, None)
         still: list[list[Any]] = []
         first: Exception | None = None
         for _, (times, value) in sorted(owed.items(), key=lambda item: (item[1][0] < 0, item[0])):
@@ -176,11 +178,11 @@ class UserGroup:
                 still.append([left if times > 0 else -left, value])
         if first is None:
             try:
-                shown = run.result(accumulator)
+                result = run.result(accumulator)
             except Exception as error:
                 first = error
                 still.append([0, None])
-        return [unpack(accumulator), shown, still], first
+        return [unpack(accumulator), result, still], first
 
 
 def _owed(old: list[Any] | None, plus: Sequence[Any], minus: Sequence[Any]) -> Owed:

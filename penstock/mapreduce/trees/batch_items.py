@@ -17,12 +17,12 @@ Side = tuple[Contributions, Ints]
 """Contributions that are added or removed, and for each the place of its group in the batch."""
 
 
-def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) -> tuple[Items, Mask]:
+def coming(plus: Side, minus: Side, fields: Sequence[Path | None], stamped: bool) -> tuple[Items, Mask]:
     """Return the items to add and, where the mask is set, to remove: sorted, one per source, unchanged ones left out.
 
     An item that is `stamped` with the time of its document always counts as changed.
     """
-    both = Items.join([items_of(*minus, kept), items_of(*plus, kept)])
+    both = Items.join([items_of(*minus, fields), items_of(*plus, fields)])
     removed = np.zeros(len(both), bool)
     removed[: minus[0].n] = True
     if len(both) < 2:
@@ -40,14 +40,14 @@ def coming(plus: Side, minus: Side, kept: Sequence[Path | None], stamped: bool) 
     return both.take(keep), removed[keep]
 
 
-def items_of(side: Contributions, place: NDArray[Any], kept: Sequence[Path | None]) -> Items:
+def items_of(side: Contributions, place: NDArray[Any], fields: Sequence[Path | None]) -> Items:
     """Return contributions as items of the nodes at these places, in the same order."""
     sources = side.sources
     assert sources is not None, "a view that keeps contributions is told whose they are"
     at = source_hash(sources.keys.hashes()[sources.index], sources.rank)
     text = None if sources.keys.text is None else sources.keys.text[sources.index]
     none = Column(np.zeros(side.n, np.int64))
-    columns = tuple(side.inputs.get(f, none) for f in kept)
+    columns = tuple(side.inputs.get(f, none) for f in fields)
     return Items(place.astype(np.int64), at, sources.keys.lane[sources.index], text, sources.rank, columns)
 
 

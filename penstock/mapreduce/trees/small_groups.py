@@ -87,14 +87,14 @@ class SmallGroups:
         name: str,
         codec: RowCodec,
         rows: TreeRows,
-        kept: Sequence[Field],
+        fields: Sequence[Field],
         stamped: bool,
         values: Sequence[ValueTree],
     ) -> None:
         self._where = f"view {name!r}"
         self._codec = codec
         self._rows = rows
-        self._kept = tuple(kept)
+        self._fields = tuple(fields)
         self._stamped = stamped
         self._values = tuple(values)
         self._totals: list[tuple[Moved, Field, int]] = []  # the accumulators, with the places of their cells
@@ -134,10 +134,10 @@ class SmallGroups:
             held = self._held(old, n, moved, self._read_totals(plus, minus))
         except _InColumns:
             return None
-        leaves = [_leaf(one.items, len(self._kept)) for one in held]
-        said = self._said(batch, held)
-        ints = not self._values and all(plain for _, plain in leaves) and not said.why and _only_ints(said)
-        return self._rows.settled(batch, said, ints, lambda place: leaves[place][0])
+        leaves = [_leaf(one.items, len(self._fields)) for one in held]
+        states = self._cell_states(batch, held)
+        ints = not self._values and all(plain for _, plain in leaves) and not states.errors and _only_ints(states)
+        return self._rows.settled(batch, states, ints, lambda place: leaves[place][0])
 
     # -- changes
 
@@ -147,7 +147,7 @@ class SmallGroups:
         for sign, side in ((1, plus), (-1, minus)):
             if not side.n:
                 continue
-            for i, (code, item) in enumerate(zip(side.code.tolist(), _items_of(side, self._kept), strict=True)):
+            for i, (code, item) in enumerate(zip(side.code.tolist(), _items_of(side, self._fields), strict=True)):
                 own = out.setdefault(code, _Moving())
                 here = own.come if sign > 0 else own.gone
                 if item[0] in here:
@@ -198,7 +198,7 @@ class SmallGroups:
         for state in old:
             if state is not None and state.items is None:
                 raise _InColumns
-            out.append([] if state is None or state.items is None else _of_leaf(state.items, len(self._kept)))
+            out.append([] if state is None or state.items is None else _of_leaf(state.items, len(self._fields)))
         return out
 
     def _moved(
@@ -218,12 +218,14 @@ class SmallGroups:
 
     # -- results
 
-    def _said(self, batch: TreeBatch, held: list[_Held]) -> CellStates:
+    def _cell_states(self, batch: TreeBatch, held: list[_Held]) -> CellStates:
         """Return the states of the groups, cell by cell."""
         full = [place for place, one in enumerate(held) if one.items]
-        leaves = _SmallLeaves([held[place].items for place in full], self._kept, [batch.value(place) for place in full])
+        leaves = _SmallLeaves(
+            [held[place].items for place in full], self._fields, [batch.value(place) for place in full]
+        )
         spills: list[list[list[Any] | None]] = [[None] * len(self._codec.cells) for _ in held]
-        why: dict[int, str] = {}
+        errors: dict[int, str] = {}
         totals = values = 0
         for i, cell in enumerate(self._codec.cells):
             if is_accumulator(cell):
@@ -240,9 +242,9 @@ class SmallGroups:
             for at, place in enumerate(full):
                 spills[place][i] = answers[at]
                 if at in failed:
-                    why.setdefault(place, failed[at])
+                    errors.setdefault(place, failed[at])
         lanes = [[lane for state in one.totals for lane in state[0]] for one in held]
-        return CellStates(lanes, spills, [], why)
+        return CellStates(lanes, spills, [], errors)
 
 
 class _SmallLeaves:
@@ -300,12 +302,12 @@ class _SmallLeaves:
 # -- items
 
 
-def _items_of(side: Contributions, kept: Sequence[Field]) -> list[Item]:
+def _items_of(side: Contributions, fields: Sequence[Field]) -> list[Item]:
     """Return contributions as items."""
     sources = side.sources
     if sources is None or sources.keys.text is not None or sources.rank is not None:
-        return _listed(items_of(side, side.code, kept))
-    columns = [side.inputs[f].values() if f in side.inputs else [0] * side.n for f in kept]
+        return _listed(items_of(side, side.code, fields))
+    columns = [side.inputs[f].values() if f in side.inputs else [0] * side.n for f in fields]
     lanes = sources.keys.lane[sources.index].tolist()
     rows = _rows(columns, side.n)
     return [(mix_one(lane & _MASK64), lane, None, 0, own) for lane, own in zip(lanes, rows, strict=True)]
@@ -361,7 +363,7 @@ def _leaf(items: list[Item], columns: int) -> tuple[list[Any], bool]:
     return leaf, all(plain for _, plain in parts)
 
 
-def _only_ints(said: CellStates) -> bool:
+def _only_ints(states: CellStates) -> bool:
     """Return True if all spills of the groups are single 64-bit ints."""
-    spills = (spill for own in said.spills for spill in own if spill is not None)
+    spills = (spill for own in states.spills for spill in own if spill is not None)
     return all(len(spill) == 1 and type(spill[0]) is int and lane_of(spill[0])[1] is LaneKind.INT for spill in spills)

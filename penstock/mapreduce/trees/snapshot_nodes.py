@@ -39,21 +39,21 @@ class TreeNodes:
     """The trees of one view, with stored nodes and logged changes."""
 
     def __init__(
-        self, view: int, cells: Sequence[TreeCell], kept: Sequence[Field], value_trees: Sequence[ValueTree]
+        self, view: int, cells: Sequence[TreeCell], fields: Sequence[Field], value_trees: Sequence[ValueTree]
     ) -> None:
         self._view = view
         self._cells = tuple(cells)
-        self._kept = tuple(kept)
+        self._fields = tuple(fields)
         self._value_trees = tuple(value_trees)
 
     def trie(self, group_of: GroupOf) -> Trie:
         """Return the trie of contributions. `group_of` gives cells the group at a place."""
-        return Trie(CONTRIBUTIONS, len(self._kept), CellFolding(self._cells, self._kept, group_of))
+        return Trie(CONTRIBUTIONS, len(self._fields), CellFolding(self._cells, self._fields, group_of))
 
     def read_node_log(self, reader: Reader) -> NodeLog:
         """Recreate from the log the nodes of a snapshot that are not written yet."""
         behind = NodeLog(nodes_db(self._view), node_log_db(self._view))
-        found = read_log(reader, node_log_db(self._view), len(self._kept))
+        found = read_log(reader, node_log_db(self._view), len(self._fields))
         if found is None:
             behind.begin(reader, {}, 0)
             return behind
@@ -66,7 +66,7 @@ class TreeNodes:
         none = np.zeros(len(keys), np.int64)
         deep = Tries(keys, none + trees.CAPACITY + 1, none)
         trie = self.trie(lambda place: decode_key(names[place]))
-        grown = trie.change(fetch, deep, Items.none(len(self._kept)), new, removed)
+        grown = trie.change(fetch, deep, Items.none(len(self._fields)), new, removed)
         hit = np.flatnonzero(grown.was >= 0)
         moved = ValueMoves(grown.before.take(grown.was[hit]).moved(new.node[hit]), new.take(~removed))
         nodes = dict(grown.nodes)

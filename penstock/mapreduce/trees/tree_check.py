@@ -81,7 +81,7 @@ class _Check:
         self._nodes = reduce.read_node_log(reader)
         self._seen: set[bytes] = set()
         self._faulty: set[bytes] = set()
-        self._columns = len(reduce.kept)
+        self._columns = len(reduce.stored_fields)
 
     def rows(self) -> Iterator[TreeFault]:
         """Yield the faults of rows and of the nodes below them."""
@@ -111,7 +111,7 @@ class _Check:
     # -- a group
 
     def _group(self, key: bytes, state: RowState, group: Any) -> Iterator[Wrong]:
-        folding = CellFolding(self._reduce.tree_cells, self._reduce.kept, lambda _: group)
+        folding = CellFolding(self._reduce.tree_cells, self._reduce.stored_fields, lambda _: group)
         if state.n <= trees.CAPACITY:
             if state.items is None:
                 yield "its row", f"{state.n} contributions should stand in it"
@@ -149,14 +149,14 @@ class _Check:
             wanted: Any
             spill = None if state.spills is None else state.spills[i]
             if is_accumulator(cell):
-                wanted, failed = _totals(cell, field_of(found.items, self._reduce.kept, cell.field))
+                wanted, failed = _totals(cell, field_of(found.items, self._reduce.stored_fields, cell.field))
                 own = [state.lanes[a:b], spill]
                 if failed:  # the owed values depend on the order of past batches
                     own = wanted = None
                 failing = failing or failed
             elif is_tree_cell(cell):
-                wanted, why = answer_of(cell, next(partials))
-                own, failing = spill, failing or why
+                wanted, error = answer_of(cell, next(partials))
+                own, failing = spill, failing or error
             else:
                 own = [next(counts), spill]
                 wanted = yield from self._values(key, state, next(values), found)
@@ -218,10 +218,10 @@ class _TrieWalk:
             for prefix, row in zip(level, rows):
                 if row is None and (depth or self._top):
                     yield self._where(prefix, depth), "there is no such node"
-            there = [i for i, row in enumerate(rows) if row is not None]
-            entries = None if entries is None else entries.take(np.array(there, np.int64))
+            present = [i for i, row in enumerate(rows) if row is not None]
+            entries = None if entries is None else entries.take(np.array(present, np.int64))
             have = [
-                _Stored(i, level[k], row, unpacked(row)) for i, k in enumerate(there) if (row := rows[k]) is not None
+                _Stored(i, level[k], row, unpacked(row)) for i, k in enumerate(present) if (row := rows[k]) is not None
             ]
             yield from self._leaf_level([one for one in have if not is_inner(one.node)], entries, depth)
             children = yield from self._inner_level([one for one in have if is_inner(one.node)], entries, depth)
@@ -294,9 +294,9 @@ class _TrieWalk:
         if entries is None:
             self._root = partials
             return
-        said_count = int(entries.columns[0].lane[k])
-        if said_count != count:
-            yield where, f"the node above counts {said_count} items, and there are {count}"
+        counted = int(entries.columns[0].lane[k])
+        if counted != count:
+            yield where, f"the node above counts {counted} items, and there are {count}"
         own = [column.take(np.array([k])).values()[0] for column in entries.columns[1:]]
         if not _same(own, partials):
             yield where, f"the node above says {repr_of(own)}, its items {repr_of(partials)}"
@@ -336,8 +336,8 @@ def _totals(cell: Accumulator, column: Column) -> tuple[list[Any], str]:
     none = cell.batch(np.zeros(0, np.int64), 1, Column.nulls(0))
     plus = cell.batch(np.zeros(len(column), np.int64), 1, column)
     totals = cell.update(GroupTotals.none(cell.lanes, 1), plus, none)
-    why = next((error_text(error) for error in totals.errors.values()), "")
-    return [totals.lanes[:, 0].tolist(), totals.spill.get(0)], why
+    error = next((error_text(error) for error in totals.errors.values()), "")
+    return [totals.lanes[:, 0].tolist(), totals.spill.get(0)], error
 
 
 def _same(one: Any, other: Any) -> bool:

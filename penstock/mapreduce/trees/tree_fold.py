@@ -55,14 +55,14 @@ class TreeReduce:
         self.tree_cells = tuple(c for c in codec.cells if is_tree_cell(c))
         self._rows = TreeRows(codec)
         self.stamped = any(TS in c.beside for c in self.tree_cells)
-        self.kept: tuple[Field, ...] = tuple([*fields, TS] if self.stamped else fields)
+        self.stored_fields: tuple[Field, ...] = tuple([*fields, TS] if self.stamped else fields)
         wanted = [f for c in codec.cells if is_accumulator(c) for f in (c.field,)]
         self.fields: tuple[Field, ...] = tuple(dict.fromkeys([*fields, *wanted]))
         by_value = [c for c in codec.cells if is_value_cell(c)]
-        self.value_trees = [ValueTree(c, self.kept, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
+        self.value_trees = [ValueTree(c, self.stored_fields, CONTRIBUTIONS + i) for i, c in enumerate(by_value, 1)]
         self._few = few  # the limit up to which contributions are folded one by one
-        self._small_groups = SmallGroups(name, codec, self._rows, self.kept, self.stamped, self.value_trees)
-        self._nodes = TreeNodes(number, self.tree_cells, self.kept, self.value_trees)
+        self._small_groups = SmallGroups(name, codec, self._rows, self.stored_fields, self.stamped, self.value_trees)
+        self._nodes = TreeNodes(number, self.tree_cells, self.stored_fields, self.value_trees)
         self._node_log: NodeLog | None = None
         self._deferred = DeferredItems()
         self._depths: Depths = {}
@@ -97,7 +97,7 @@ class TreeReduce:
         """Fold any number of contributions to groups of any size, in columns."""
         codes, loc = local_codes(np.concatenate((plus.code, minus.code)), groups.size)
         here, gone = loc[: plus.n], loc[plus.n :]
-        new, removed = coming((plus, here), (minus, gone), self.kept, self.stamped)
+        new, removed = coming((plus, here), (minus, gone), self.stored_fields, self.stamped)
         stirred = np.zeros(codes.size, bool)
         stirred[new.node] = True
         if not stirred.all():  # some groups get back all that they lose
@@ -174,7 +174,7 @@ class TreeReduce:
         assert self._node_log is not None, "what is behind is read first"
         known = self._known(CONTRIBUTIONS, waiting.keys, waiting.counts)
         trie = self._nodes.trie(waiting.keys.__getitem__)
-        grown = trie.change(fetch, known, Items.none(len(self.kept)), waiting.items, waiting.gone)
+        grown = trie.change(fetch, known, Items.none(len(self.stored_fields)), waiting.items, waiting.gone)
         self._node_log.laid(grown.nodes)
         depths: Depths = {}
         self._deeper(depths, CONTRIBUTIONS, known, grown)
@@ -200,8 +200,8 @@ class TreeReduce:
     def _inline(self, batch: TreeBatch) -> Items:
         own = [(i, s.items) for i, s in enumerate(batch.old) if s is not None and s.items is not None]
         if not own:
-            return Items.none(len(self.kept))
-        items = read_leaves([leaf for _, leaf in own], len(self.kept))
+            return Items.none(len(self.stored_fields))
+        items = read_leaves([leaf for _, leaf in own], len(self.stored_fields))
         return items.moved(np.array([i for i, _ in own], np.int64)[items.node])
 
     def _check(self, batch: TreeBatch, grown: NewNodes) -> None:
@@ -219,7 +219,7 @@ class TreeReduce:
         """Return items gained and lost by tries with nodes: the whole trie if its group gets or loses nodes."""
         deep, was_deep = batch.n > trees.CAPACITY, batch.old_n > trees.CAPACITY
         if not (deep | was_deep).any():
-            none = Items.none(len(self.kept))
+            none = Items.none(len(self.stored_fields))
             return ValueMoves(none, none), None
         before, was = grown.before, grown.was
         place = new.node
@@ -333,7 +333,7 @@ class TreeReduce:
         trie, known = self._nodes.trie(batch.value), self._known(CONTRIBUTIONS, keys, n)
         ranks = 1
         while True:
-            asked = ranked(first, ranks, len(self.kept))
+            asked = ranked(first, ranks, len(self.stored_fields))
             before, was = trie.found(fetch, known, inline, asked)
             assert asked.rank is not None, "each is asked by its rank"
             if not bool((was[asked.rank == ranks - 1] >= 0).any()):
@@ -344,7 +344,7 @@ class TreeReduce:
 
     def _contributed(self, items: Items, codes: Ints) -> Contributions:
         """Return items as contributions to the groups with these codes."""
-        inputs = dict(zip(self.kept, items.columns, strict=True))
+        inputs = dict(zip(self.stored_fields, items.columns, strict=True))
         for path in self.fields:
             if path is not None and path not in inputs:
                 inputs[path] = Column.of([reach(value, path) for value in inputs[None].values()])

@@ -66,7 +66,7 @@ class CellStates:
     lanes: list[list[int]]
     spills: list[list[list[Any] | None]]
     distinct: list[list[int | None]]  # empty where no cell counts values
-    why: dict[int, str]
+    errors: dict[int, str]
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class TreeRows:
     ) -> ChangedRows:
         """Return the rows that change with these accumulators, trees and values."""
         now = self._say(batch, totals, grown, values)
-        ints = _all_ints([*grown.partials, *grown.inline.columns]) and not (now.why or any(t.spill for t in totals))
+        ints = _all_ints([*grown.partials, *grown.inline.columns]) and not (now.errors or any(t.spill for t in totals))
         ints &= not values
         cut = Cut(grown.inline, inner=False)
         starts = np.searchsorted(grown.inline.node, np.arange(len(batch.keys) + 1)).tolist()
@@ -163,7 +163,7 @@ class TreeRows:
         places = range(len(batch.keys))
         spills: list[list[list[Any] | None]] = []
         distinct: list[list[int | None]] = []
-        why: dict[int, str] = {}
+        errors: dict[int, str] = {}
         own, trees = iter(totals), iter(grown.partials)
         for i, kind in enumerate(self._kinds):
             if kind is _Kind.TOTAL:
@@ -179,9 +179,9 @@ class TreeRows:
                 distinct.append([count or None for count, _ in settled])
                 spills.append([spill for _, spill in settled])
             for place, error in failed.items():
-                why.setdefault(place, error)
+                errors.setdefault(place, error)
         lanes = np.concatenate([total.lanes for total in totals]).T.tolist() if totals else [[] for _ in places]
-        return CellStates(lanes, _across(spills, places), _across(distinct, places) if distinct else [], why)
+        return CellStates(lanes, _across(spills, places), _across(distinct, places) if distinct else [], errors)
 
     def _state(self, batch: TreeBatch, place: int, n: int, now: CellStates) -> RowState:
         whole = batch.groups.encoded.get(int(batch.codes[place])) if batch.groups.encoded else None
@@ -189,9 +189,9 @@ class TreeRows:
         state = RowState(n, now.lanes[place], None if spills.count(None) == len(spills) else spills, None, whole)
         if now.distinct and any(now.distinct[place]):
             state.values = now.distinct[place]
-        if place in now.why:
+        if place in now.errors:
             before = batch.old[place]
-            state.held = [now.why[place], None if before is None else self._codec.result(before)]
+            state.held = [now.errors[place], None if before is None else self._codec.result(before)]
         return state
 
     def _unmoved(self, i: int, j: int, before: RowState | None) -> Settled:
@@ -219,16 +219,16 @@ def answers_of(cell: TreeCell, partials: Sequence[Any]) -> tuple[list[list[Any] 
     if not cell.runs:
         return [None if partial is None else [partial] for partial in partials], {}
     found = [answer_of(cell, partial) for partial in partials]
-    return [spill for spill, _ in found], {place: why for place, (_, why) in enumerate(found) if why}
+    return [spill for spill, _ in found], {place: error for place, (_, error) in enumerate(found) if error}
 
 
 def answer_of(cell: TreeCell, partial: Any) -> tuple[list[Any] | None, str]:
     """Return the spill of a group with this partial, and the message of a failure or ""."""
     if partial is None:
         return None, ""
-    why = cell.failed(partial)
-    if why is not None:
-        return None, why
+    failure = cell.failed(partial)
+    if failure is not None:
+        return None, failure
     try:
         return cell.state(partial), ""
     except Exception as error:

@@ -72,9 +72,9 @@ class FieldSearch:
     def _in_columns(self, columns: DecodedColumns) -> list[Hit]:
         codes = columns.codes[self._fields.key]
         take = (codes >= 0) & (codes < len(self._groups))
-        kept, bad = self._mapper.kept(columns), self._mapper.bad(columns)
-        if kept is not None:
-            take = take & kept
+        selected, bad = self._mapper.selected(columns), self._mapper.bad(columns)
+        if selected is not None:
+            take = take & selected
         if bad is not None:
             take = take & ~bad  # such a document is held, so its former emission counts
         at = np.flatnonzero(take)

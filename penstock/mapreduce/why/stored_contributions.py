@@ -48,7 +48,7 @@ def stored_contributions(view: ViewNode, reader: Reader, groups: Sequence[bytes]
     if isinstance(view.reduce, IndexReduce):
         return [_indexed(view.reduce, reader, group, view.name) for group in groups]
     assert isinstance(view.reduce, TreeReduce), "no other keeps contributions"
-    shape = ContributionShape(view.reduce.kept)
+    shape = ContributionShape(view.reduce.stored_fields)
     out: list[list[Found]] = []
     for items in stored_items(view.reduce, reader, groups):
         values = shape.of_columns(items.columns, len(items))
@@ -72,7 +72,7 @@ def _indexed(index: IndexReduce, reader: Reader, group: bytes, name: str) -> lis
 
 def stored_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
     """Return the contributions of each group as columns, in the order of `tree.kept`."""
-    width = len(tree.kept)
+    width = len(tree.stored_fields)
     keys = [stored_key(group) for group in groups]
     rows = reader.get_many(tree.db, keys)
     where = f"view {tree.name!r}"
@@ -96,13 +96,15 @@ def stored_items(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> l
 
 def _with_nodes(tree: TreeReduce, reader: Reader, groups: Sequence[bytes]) -> list[Items]:
     """Return the contributions of groups with nodes: the stored nodes with the log applied."""
-    width, db = len(tree.kept), nodes_db(tree.number)
+    width, db = len(tree.stored_fields), nodes_db(tree.number)
 
     def fetch(nodes: list[bytes]) -> list[Node | None]:
         payloads = unseal_many(nodes, reader.get_many(db, nodes), db)
         return [None if payload is None else unpacked(payload) for payload in payloads]
 
-    trie = Trie(_CONTRIBUTIONS, width, CellFolding(tree.tree_cells, tree.kept, lambda place: decode_key(groups[place])))
+    trie = Trie(
+        _CONTRIBUTIONS, width, CellFolding(tree.tree_cells, tree.stored_fields, lambda place: decode_key(groups[place]))
+    )
     log = read_log(reader, node_log_db(tree.number), width, frozenset(groups))
     numbers = {} if log is None else {name: i for i, name in enumerate(log[0])}
     out: list[Items] = []

@@ -197,7 +197,7 @@ class RowMoves:
             self._move(emissions_db(number), lambda rows: self._of_rows(source, [key for key, _ in rows]))
         if isinstance(view.reduce, TreeReduce):
             self._move(nodes_db(number), lambda rows: self._of_rows(view, [group_of_node(key) for key, _ in rows]))
-            log = log_by_owner(reader, node_log_db(number), len(view.reduce.kept), self._owners)
+            log = log_by_owner(reader, node_log_db(number), len(view.reduce.stored_fields), self._owners)
             for owner, row in log.items():
                 self._targets[owner].put(node_log_db(number), [row])
         self._count_held(view)

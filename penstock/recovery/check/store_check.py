@@ -131,7 +131,7 @@ class Check:
                 if db in walked.fixable() and self._repair.fix:
                     self._recount.append((place, db, walked))
                     continue
-                self._damaged.append(walked.said(db))
+                self._damaged.append(walked.message(db))
                 if db in remembered:
                     self._forgotten.add(remembered[db])
                 else:
@@ -147,7 +147,7 @@ class Check:
             self._keep(place, replace(now, lost={db: own for db, own in now.lost.items() if db not in fixed}))
         for _, db, walked in self._recount:
             if db in (FEED, QUARANTINE):
-                self._damaged.append(walked.said(db))
+                self._damaged.append(walked.message(db))
             else:
                 self._anew.append(f"{walked.words(db)}, its keys")
 
@@ -217,8 +217,8 @@ class Check:
     def _read(self, table: Table, place: int) -> tuple[bool, bool]:
         """Return two flags: the log of the table is intact; its index matches the log, as far as that is known."""
         with self._site.snapshot() as snap:
-            shown, reader = snap.schema.tables[table.name], snap.parts[place].reader()
-            number, mark = shown.number, read_mark(reader, shown.number)
+            visible, reader = snap.schema.tables[table.name], snap.parts[place].reader()
+            number, mark = visible.number, read_mark(reader, visible.number)
             for db in (moved_lines_db(number), repeated_db(number)):
                 for _ in self._checked(reader, db):
                     pass
@@ -227,7 +227,7 @@ class Check:
                 pass
             indexed, readable = len(self._damaged) == before, True
             # Other snapshots' knowledge of the log is not trusted here.
-            documents = TableReader(table, number, shown.seed, lambda: reader, Tails(), frozenset)
+            documents = TableReader(table, number, visible.seed, lambda: reader, Tails(), frozenset)
             present = tombstones = 0
             following: int | None = None
             for key, row in reader.scan(log_db(number)):
@@ -269,10 +269,10 @@ class Check:
     def _as_counted(self, table: Table, mark: LogMark, present: int, tombstones: int) -> bool:
         """Return True if an index names as many documents and tombstones as were counted."""
         ok = True
-        for what, there, said in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
-            if there != said and (what == "documents" or table.has_ts):
+        for what, found, expected in (("documents", present, mark.present), ("deletions", tombstones, mark.tombstones)):
+            if found != expected and (what == "documents" or table.has_ts):
                 self._damaged.append(
-                    f"table {table.name!r}: its index names {there} {what} and {said} were counted; {CHECKING}"
+                    f"table {table.name!r}: its index names {found} {what} and {expected} were counted; {CHECKING}"
                 )
                 ok = False
         return ok

@@ -84,15 +84,15 @@ class _FirstInOrder:
     def __init__(self, described: Described, order: tuple[Callable[[ReducerInput], Any], bool]) -> None:
         self._described = described
         self._order, self._last = order
-        self._kept: list[ReducerInput] = []
+        self._best: list[ReducerInput] = []
 
     def add(self, given: Sequence[ReducerInput]) -> None:
         n = self._described.get("n", 1)
-        own = sorted([*self._kept, *(one for one in given if one.value is not None)], key=self._order)
-        self._kept = own[max(0, len(own) - n) :] if self._last else own[:n]
+        own = sorted([*self._best, *(one for one in given if one.value is not None)], key=self._order)
+        self._best = own[max(0, len(own) - n) :] if self._last else own[:n]
 
     def result(self) -> Any:
-        return result_of(self._described, None, None, self._kept)
+        return result_of(self._described, None, None, self._best)
 
 
 def _by(one: ReducerInput) -> Any:

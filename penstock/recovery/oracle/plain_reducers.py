@@ -80,8 +80,8 @@ def folded(user: Any, values: Sequence[Any]) -> Any:
     total = value_of(user.zero() if callable(user.zero) else user.zero)
     for value in values:
         total = value_of(user.merge(total, value_of(user.lift(value_of(value)))))
-    shown = getattr(user, "result", None)
-    return total if shown is None else value_of(shown(value_of(total)))
+    result = getattr(user, "result", None)
+    return total if result is None else value_of(result(value_of(total)))
 
 
 def _called(function: Callable[..., Any], group: Any, given: Sequence[ReducerInput], keys: bool) -> Any:

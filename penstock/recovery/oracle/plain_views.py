@@ -64,8 +64,8 @@ def recomputed(
         where = rank(key)
         try:
             pairs = emission(view, key, doc)
-        except Exception as why:
-            out.held[where] = key, f"{type(why).__name__}: {why}"
+        except Exception as error:
+            out.held[where] = key, f"{type(error).__name__}: {error}"
             continue
         numbers: dict[Rank, int] = {}
         for group, value in pairs:
@@ -77,11 +77,11 @@ def recomputed(
             out.rows.setdefault(at_group, ExpectedRow(group)).by.append((key, value))
             moment = (moments or {}).get(where)
             given.setdefault(at_group, []).append(_Contribution(key, where, number, value, moment))
-    for at_group, shown in out.rows.items():
+    for at_group, row in out.rows.items():
         try:
-            shown.result = _result(view, shown.group, given[at_group])
-        except Exception as why:
-            shown.refused = f"{type(why).__name__}: {why}"
+            row.result = _result(view, row.group, given[at_group])
+        except Exception as error:
+            row.refused = f"{type(error).__name__}: {error}"
     return out
 
 
@@ -92,7 +92,7 @@ def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any
     has one, a ts. One part at a time is in memory.
     """
     described = [reducer.describe() for reducer in view.reducers]
-    made = [large(said, user_of(reducer)) for said, reducer in zip(described, view.reducers, strict=True)]
+    made = [large(form, user_of(reducer)) for form, reducer in zip(described, view.reducers, strict=True)]
     wanted = rank(group)
     for part in source:
         own: list[_Contribution] = []
@@ -103,9 +103,9 @@ def recomputed_large(view: View, group: Any, source: Iterable[Sequence[tuple[Any
                 continue
             ts = moment[0] if moment else None
             own += [_Contribution(key, rank(key), number, value, ts) for number, value in enumerate(values)]
-        for said, reducer, one in zip(described, view.reducers, made, strict=True):
+        for form, reducer, one in zip(described, view.reducers, made, strict=True):
             if one is not None:
-                one.add(_reducer_inputs(view, said, reducer, own))
+                one.add(_reducer_inputs(view, form, reducer, own))
     return {i: one.result() for i, one in enumerate(made) if one is not None}
 
 
@@ -139,9 +139,9 @@ def emission(
     else:
         yielded = view.map.function(Row(key, value_of(doc)) if chained else deepcopy(doc))
         pairs = [(group_of(group), value_of(value)) for group, value in map(_pair, yielded or ())]
-    said = [reducer.describe() for reducer in view.reducers] if described is None else described
+    descriptions = [reducer.describe() for reducer in view.reducers] if described is None else described
     for _, value in pairs:
-        for own, reducer in zip(said, view.reducers, strict=True):
+        for own, reducer in zip(descriptions, view.reducers, strict=True):
             check_value(own, read_by(view, reducer, value))
     return pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: (rank(pair[0]), sort_place(pair[1])))
 

@@ -72,13 +72,13 @@ def undo_rows(reader: Reader, sender: int) -> UndoRow | None:
     return None if row is None else UndoRow(*unpack(unseal(key, row, BEFORE)))
 
 
-def keep_before(writer: Writer, sender: int, kept: UndoRow | None) -> None:
+def keep_before(writer: Writer, sender: int, undo: UndoRow | None) -> None:
     """Replace the undo row of a sender; with None delete it."""
     key = _KEY.pack(sender)
-    if kept is None:
+    if undo is None:
         writer.delete_many(BEFORE, [key])
     else:
-        writer.put_many(BEFORE, [(key, seal(key, pack([kept.batch, kept.parts])))])
+        writer.put_many(BEFORE, [(key, seal(key, pack([undo.batch, undo.parts])))])
 
 
 def unconfirmed_batches(reader: Reader) -> dict[int, int]:

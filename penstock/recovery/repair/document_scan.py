@@ -134,9 +134,9 @@ class DocumentScan:
         take = codes >= 0
         if self._asked is not None:
             take &= codes < self._asked
-        kept, bad = mapper.kept(columns), mapper.bad(columns)
-        if kept is not None:
-            take &= kept
+        selected, bad = mapper.selected(columns), mapper.bad(columns)
+        if selected is not None:
+            take &= selected
         if bad is not None:
             take &= ~bad
         return np.asarray(take, bool)

@@ -220,9 +220,9 @@ class _ReplacementRows:
         if row is None:
             return None
         segment = Segment.parse(int.from_bytes(key, "big"), row, log)
-        here = self._living(segment)
+        living = self._living(segment)
         pairs: list[Pairs] = [[] for _ in range(len(segment))]
-        for (i, line), own in zip(here, self._mapping.mapped([document_of(line) for _, line in here]), strict=True):
+        for (i, line), own in zip(living, self._mapping.mapped([document_of(line) for _, line in living]), strict=True):
             pairs[i] = self._pairs(key_of(table, line), own, groups)
         return _row(key, pairs)
 
@@ -286,10 +286,10 @@ class _ReplacementRows:
             lines = self._snap.log(source.name)
             wholes = (key_of(source, line) for line in lines.lines()) if is_long(key) else [key]
             whole = next((own for own in wholes if stored_key(own) == key), b"")
-            there = lines.place(decode_key(whole)) if whole else None
-            if there is None or unwrap(there[2]).absent:
+            found = lines.place(decode_key(whole)) if whole else None
+            if found is None or unwrap(found[2]).absent:
                 return None
-            place, at, document = record_key(there[0]), there[1], document_of(there[2])
+            place, at, document = record_key(found[0]), found[1], document_of(found[2])
         else:
             row = self._source_row(key)
             if row is None:

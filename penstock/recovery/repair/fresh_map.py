@@ -54,10 +54,10 @@ class FreshMap:
             return [held.get(i, own) for i, own in enumerate(emissions.pairs_of_each(groups))]
         rows = [{"key": doc.key, "value": doc.value} if isinstance(doc, Row) else doc for doc in docs]
         columns = Decoder(FieldPlan.of(_NO_KEY, None, [self._view]), self._spaces, 0).of_dicts(rows, keys=False)
-        kept, bad = mapper.kept(columns), mapper.bad(columns)
+        selected, bad = mapper.selected(columns), mapper.bad(columns)
         out: list[Pairs | Hold] = []
         for i, row in enumerate(rows):
-            if kept is not None and not kept[i]:
+            if selected is not None and not selected[i]:
                 out.append([])
             elif bad is not None and bad[i]:
                 out.append(mapper.hold(row))

@@ -69,19 +69,19 @@ class GroupReplacement:
         """Return the sorted stored keys of groups that differ between a snapshot of the store and the shadow."""
         self._shadow.flush()
         with self._shadow.store.read() as made:
-            here, there = self._side(reader), self._side(made)
+            stored, rebuilt = self._side(reader), self._side(made)
             if self._shadow.asked is None:
-                return [key for key in self._all(here, there) if not self._excused(here, there, key)]
+                return [key for key in self._all(stored, rebuilt) if not self._excused(stored, rebuilt, key)]
             if isinstance(self._reduce, IndexReduce):
-                return sorted({key for group in self._shadow.asked for key in _entries(here, there, group)})
-            return [key for key in sorted(self._wholes) if self._differs(here, there, key)]
+                return sorted({key for group in self._shadow.asked for key in _entries(stored, rebuilt, group)})
+            return [key for key in sorted(self._wholes) if self._differs(stored, rebuilt, key)]
 
-    def _all(self, here: StoredView, there: StoredView) -> list[bytes]:
+    def _all(self, stored: StoredView, rebuilt: StoredView) -> list[bytes]:
         """Return the keys of all groups that differ; with unreadable deferred nodes, also of all groups with nodes."""
         found: dict[bytes, None] = {}
-        if here.void:
-            found.update((_key_of(item), None) for item in there.items() if item[1])
-        items, wanted = here.items(), there.items()
+        if stored.void:
+            found.update((_key_of(item), None) for item in rebuilt.items() if item[1])
+        items, wanted = stored.items(), rebuilt.items()
         one, other = next(items, None), next(wanted, None)
         while one is not None or other is not None:
             if one == other:
@@ -95,16 +95,16 @@ class GroupReplacement:
                 other = next(wanted, None)
         return sorted(found)
 
-    def _differs(self, here: StoredView, there: StoredView, key: bytes) -> bool:
-        pairs = zip_longest(here.group(key), there.group(key))
-        return any(one != other for one, other in pairs) and not self._excused(here, there, key)
+    def _differs(self, stored: StoredView, rebuilt: StoredView, key: bytes) -> bool:
+        pairs = zip_longest(stored.group(key), rebuilt.group(key))
+        return any(one != other for one, other in pairs) and not self._excused(stored, rebuilt, key)
 
-    def _excused(self, here: StoredView, there: StoredView, key: bytes) -> bool:
+    def _excused(self, stored: StoredView, rebuilt: StoredView, key: bytes) -> bool:
         """Return True if a held group differs only in state that depends on how its reducer failed."""
-        old, new = here.state(key), there.state(key)
+        old, new = stored.state(key), rebuilt.state(key)
         if old is None or new is None or old.held is None or new.held is None:
             return False
-        if any(one != other for one, other in zip_longest(here.nodes(key), there.nodes(key))):
+        if any(one != other for one, other in zip_longest(stored.nodes(key), rebuilt.nodes(key))):
             return False
         return canonical(self._steady(old)) == canonical(self._steady(new))
 
@@ -118,8 +118,8 @@ class GroupReplacement:
     def described(self, reader: Reader, keys: Sequence[bytes]) -> list[ReplacedGroup]:
         """Return the replacements that a repair of these groups would make in this snapshot."""
         with self._shadow.store.read() as made:
-            here, there = self._side(reader), self._side(made)
-            return [self._replace(here, there, key, Writes()) for key in keys]
+            stored, rebuilt = self._side(reader), self._side(made)
+            return [self._replace(stored, rebuilt, key, Writes()) for key in keys]
 
     def wanted(self, key: bytes) -> Any:
         """Return the right result of the group with this stored key; ABSENT if it has none."""
@@ -134,31 +134,31 @@ class GroupReplacement:
         """Replace the groups that differ now. Before the call the shadow must reach the store's position."""
         self._shadow.flush()
         with self._shadow.store.read() as made:
-            here, there = self._side(writer), self._side(made)
-            wrong = [key for key in keys if here.void or self._differs(here, there, key)]
-            if not wrong and not here.void:
+            stored, rebuilt = self._side(writer), self._side(made)
+            wrong = [key for key in keys if stored.void or self._differs(stored, rebuilt, key)]
+            if not wrong and not stored.void:
                 return []
-            out = [self._replace(here, there, key, writes) for key in wrong]
+            out = [self._replace(stored, rebuilt, key, writes) for key in wrong]
             if isinstance(self._reduce, TreeReduce):
-                self._write_behind(writer, self._reduce, here)
+                self._write_behind(writer, self._reduce, stored)
                 for key in wrong:
-                    self._replace_nodes(writer, there, key)
+                    self._replace_nodes(writer, rebuilt, key)
         writes.changed = True
         writes.after.append(view.reduce.forget)
         return out
 
-    def _write_behind(self, writer: Writer, reduce: TreeReduce, here: StoredView) -> None:
+    def _write_behind(self, writer: Writer, reduce: TreeReduce, stored: StoredView) -> None:
         """Write the deferred nodes. If they are unreadable, delete them."""
-        if here.void:
+        if stored.void:
             writer.clear(node_log_db(self._number))
         else:
             reduce.read_node_log(writer).write_all(writer, {})
 
-    def _replace_nodes(self, writer: Writer, there: StoredView, key: bytes) -> None:
+    def _replace_nodes(self, writer: Writer, rebuilt: StoredView, key: bytes) -> None:
         db = nodes_db(self._number)
         while gone := [node for node, _, _ in islice(self._side_of(writer).nodes(key), _CHUNK)]:
             writer.delete_many(db, gone)
-        nodes = there.nodes(key)
+        nodes = rebuilt.nodes(key)
         while chunk := [(node, row) for node, _, row in islice(nodes, _CHUNK)]:
             writer.put_many(db, chunk)
 
@@ -166,10 +166,10 @@ class GroupReplacement:
         """Return the store's side after its deferred nodes are written."""
         return StoredView(self._reduce, self._number, writer)
 
-    def _replace(self, here: StoredView, there: StoredView, key: bytes, writes: Writes) -> ReplacedGroup:
+    def _replace(self, stored: StoredView, rebuilt: StoredView, key: bytes, writes: Writes) -> ReplacedGroup:
         """Replace the row of a group by the right one."""
-        raw, wanted = here.row(key), there.row(key)
-        old, new = here.state(key), there.state(key)
+        raw, wanted = stored.row(key), rebuilt.row(key)
+        old, new = stored.state(key), rebuilt.state(key)
         if new is not None and new.held is not None:
             new = replace(new, held=[new.held[0], self._last_good(old)])
             wanted = seal(key, self._payload(new))
@@ -199,8 +199,8 @@ class GroupReplacement:
         """Return the last good result of a group on which its reducer fails now."""
         if old is not None and old.held is not None:
             return old.held[1]
-        shown = self._result(old)
-        return None if shown is ABSENT else shown
+        result = self._result(old)
+        return None if result is ABSENT else result
 
     def _result(self, state: RowState | None) -> Any:
         if state is None:
@@ -223,10 +223,10 @@ class GroupReplacement:
         return next((whole for whole in wholes if stored_key(whole) == key), self._wholes.get(key, key))
 
 
-def _entries(here: StoredView, there: StoredView, group: bytes) -> Iterable[bytes]:
+def _entries(stored: StoredView, rebuilt: StoredView, group: bytes) -> Iterable[bytes]:
     """Return the keys of a group's index rows that differ."""
     value = (decode_key(group),)
-    one, other = dict(here.entries(value)), dict(there.entries(value))
+    one, other = dict(stored.entries(value)), dict(rebuilt.entries(value))
     return [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
 
 

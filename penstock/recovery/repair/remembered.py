@@ -56,12 +56,12 @@ def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes,
     keys = [key for key, _ in rows]
     if node.chained:
         source = rows_db(snap.schema.views[node.view.source.name].number)
-        there = [row is not None for row in snap.reader().get_many(source, keys)]
+        exists = [row is not None for row in snap.reader().get_many(source, keys)]
     else:
         own = node.remembered(snap.reader())
         whole = [decode_key(own.held_in(key, row).whole) for key, row in rows]
-        there = [document is not None for document in snap.table(node.view.source.name).get_many(whole)]
-    return [key for key, is_there in zip(keys, there, strict=True) if not is_there]
+        exists = [document is not None for document in snap.table(node.view.source.name).get_many(whole)]
+    return [key for key, is_present in zip(keys, exists, strict=True) if not is_present]
 
 
 def remembered_emission(reader: Reader, node: ViewNode, key: bytes) -> Pairs | None:

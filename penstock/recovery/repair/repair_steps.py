@@ -51,7 +51,7 @@ class RepairSteps:
     def replace_groups(
         self,
         view: str,
-        there: Store | str,
+        rebuilt: Store | str,
         keys: Sequence[bytes],
         wholes: Sequence[bytes],
         taken: Sequence[tuple[int, int]],
@@ -61,7 +61,7 @@ class RepairSteps:
         `wholes` has the known encodings of long groups. `taken` has the numbers of the productions in the shadow, by
         partition. Return False, without a change, if the store has applied others.
         """
-        with _reached(there) as store, self._lock:
+        with _reached(rebuilt) as store, self._lock:
             self._core.ready()
             if {other: number for other, (_, number) in self._core.state.taken.items()} != dict(taken):
                 return False
@@ -243,12 +243,12 @@ def changes_of(core: Core, fed: Sequence[FeedChanges]) -> list[Repaired]:
 
 
 @contextmanager
-def _reached(there: Store | str) -> Iterator[Store]:
+def _reached(rebuilt: Store | str) -> Iterator[Store]:
     """Open the shadow's store: by its folder, if another process has made it."""
-    if not isinstance(there, str):
-        yield there
+    if not isinstance(rebuilt, str):
+        yield rebuilt
         return
-    store = open_lmdb(there, readonly=True)
+    store = open_lmdb(rebuilt, readonly=True)
     try:
         yield store
     finally:

@@ -80,7 +80,7 @@ class _Records:
         self.k1: NDArray[np.uint64] = _joined([part.k1 or bytes(len(part.k0)) for part in parts], np.uint64)
         self.lines = [line for part in parts for line in part.lines]
         self.refused = [one for part in parts for one in part.refused]
-        self.notes = [note for part in parts for note in part.notes]
+        self.source_offsets = [own for part in parts for own in part.source_offsets]
         self.deletes: dict[int, Deletion] = {}
         self.stamps: dict[int, Any] = {}
         at = 0
@@ -144,7 +144,9 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
         done = node.process(writer, records.batch(order), writes)
         writes.write(writer)
     path = os.path.join(layout.folder, f"documents-{number}")
-    report = TaskReport(number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, notes=records.notes)
+    report = TaskReport(
+        number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, source_offsets=records.source_offsets
+    )
     with Frames(path) as frames, store.read() as reader:
         mark = read_mark(reader, plan.number)
         report.present, report.tombstones = mark.present, mark.tombstones
@@ -155,8 +157,8 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
         for listener in listeners:
             _view_emissions(frames, listener, reader, report)
         rejects = [
-            pack([int(records.major[i]), int(records.minor[i]), why, got.form.value, got.data, got.size, got.ts])
-            for place, why in done.rejected.items()
+            pack([int(records.major[i]), int(records.minor[i]), reason, got.form.value, got.data, got.size, got.ts])
+            for place, reason in done.rejected.items()
             for i, got in [(int(order[place]), records.received(int(order[place])))]
         ]
         rejects += [pack(list(own)) for own in records.refused]

@@ -81,9 +81,9 @@ class Backfilled:
     back: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = f"{sum(self.documents.values()):,} documents, {sum(self.rows.values()):,} rows of views"
+        text = f"{sum(self.documents.values()):,} documents, {sum(self.rows.values()):,} rows of views"
         more = [("rejected", self.rejected), ("held", sum(self.held.values())), ("ties", self.ties)]
-        return ", ".join([said, *(f"{n:,} {what}" for what, n in more if n)])
+        return ", ".join([text, *(f"{n:,} {what}" for what, n in more if n)])
 
 
 def backfill(

@@ -60,9 +60,9 @@ class PieceRows:
         for batch in rows:
             for data in batch.column("piece").to_pylist():
                 piece = _piece(data)
-                for part, notes in pieces_read(piece):
+                for part, offsets in pieces_read(piece):
                     places = part.first - 1 + np.arange(part.records.n + len(part.skips))
-                    yield part, np.full(places.size, piece.origin << _ORIGIN, np.int64), places, notes
+                    yield part, np.full(places.size, piece.origin << _ORIGIN, np.int64), places, offsets
 
 
 def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[SourceOffset]]]:
@@ -79,8 +79,8 @@ def pieces_read(piece: Piece) -> Iterator[tuple[Batch, list[SourceOffset]]]:
                 continue
             taken = len(batch.records.lines) + len(batch.skips)
             left = -1 if piece.count < 0 else max(0, left - taken)
-            notes = [SourceOffset(batch.source, batch.resume, batch.note)] if piece.count < 0 and batch.source else []
-            yield delivered(batch), notes
+            offsets = [SourceOffset(batch.source, batch.resume, batch.note)] if piece.count < 0 and batch.source else []
+            yield delivered(batch), offsets
     finally:
         spout.close()
 
@@ -155,8 +155,8 @@ class IntakeTask:
         """Yield the blobs of all buckets of these records."""
         table = self.layout.app.app().table_of(self.rows.table)
         sorting = _Sorting(self.layout, table)
-        for batch, major, minor, notes in self.rows.batches(batches):
-            sorting.add(batch, major, minor, notes)
+        for batch, major, minor, offsets in self.rows.batches(batches):
+            sorting.add(batch, major, minor, offsets)
             if sorting.size >= _MOST:
                 yield from sorting.blobs()
         yield from sorting.blobs()
@@ -172,15 +172,15 @@ class _Sorting:
         self._parts: dict[int, list[Bucket]] = {}
         self.size = 0
 
-    def add(self, batch: Batch, major: Ints, minor: Ints, notes: list[SourceOffset]) -> None:
+    def add(self, batch: Batch, major: Ints, minor: Ints, offsets: list[SourceOffset]) -> None:
         """Add records with their places."""
         records = batch.records
         if records.n:
             self._sort(batch, major, minor)
         self.size += sum(map(len, records.lines))
         refused = _refused(batch, major, minor)
-        if refused or notes:
-            self._parts.setdefault(0, []).append(Bucket(b"", b"", b"", None, [], {}, {}, refused, notes))
+        if refused or offsets:
+            self._parts.setdefault(0, []).append(Bucket(b"", b"", b"", None, [], {}, {}, refused, offsets))
 
     def _sort(self, batch: Batch, major: Ints, minor: Ints) -> None:
         records = batch.records

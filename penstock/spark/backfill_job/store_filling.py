@@ -90,7 +90,7 @@ class StoreFilling:
         self._size = 0
         self._rejects: list[tuple[tuple[int, int], RejectedRecord]] = []
         self._ts: dict[str, str] = {}
-        self._notes: dict[str, SourceOffset] = {}
+        self._source_offsets: dict[str, SourceOffset] = {}
         self._held_groups: dict[str, int] = {}
         self._changed = False
 
@@ -131,10 +131,10 @@ class StoreFilling:
             present, tombstones = present + report.present, tombstones + report.tombstones
             if report.ts_kind is not None:
                 self._ts[table.name] = report.ts_kind
-            for note in report.notes:
-                known = self._notes.get(note.source)
-                if known is None or known.offset <= note.offset:
-                    self._notes[note.source] = note
+            for own in report.source_offsets:
+                known = self._source_offsets.get(own.source)
+                if known is None or known.offset <= own.offset:
+                    self._source_offsets[own.source] = own
             if (report.number - plan.first + 1) % together == 0:
                 index = self._indexed(number, bits, index)
         self._indexed(number, bits, index)
@@ -174,11 +174,11 @@ class StoreFilling:
 
     def _rejected(self, table: str, values: Sequence[bytes]) -> None:
         for data in values:
-            major, minor, why, form, received, size, ts = unpack(data)
+            major, minor, reason, form, received, size, ts = unpack(data)
             origin = self._origins[major >> _ORIGIN]
             got = ReceivedRecord(Form(form), received, size, ts)
             offset = minor if origin.offsets else None
-            reject = RejectedRecord(table, origin.source, offset, origin.where(minor), why, got)
+            reject = RejectedRecord(table, origin.source, offset, origin.where(minor), reason, got)
             self._rejects.append(((major, minor), reject))
 
     # -- views
@@ -203,12 +203,12 @@ class StoreFilling:
             if rejects:
                 keep_rejected(rejects, 0, dict.fromkeys((r.table for r in rejects), 0), writes)
                 writes.write(writer)
-            position = int(self._changed or bool(rejects) or bool(self._notes) or bool(offsets))
+            position = int(self._changed or bool(rejects) or bool(self._source_offsets) or bool(offsets))
             state = msgspec.structs.replace(
                 old,
                 position=position,
                 followed=position,
-                sources={**{note.source: note.offset for note in self._notes.values()}, **offsets},
+                sources={**{own.source: own.offset for own in self._source_offsets.values()}, **offsets},
                 ts=self._ts,
                 rejected=dict(writes.kept),
                 held_groups={view: n for view, n in self._held_groups.items() if n},
@@ -216,6 +216,8 @@ class StoreFilling:
                 kept=dict(writes.kept),
             )
             write_state(writer, state)
-            resumes: dict[str, Any] = {note.source: Resume(note.offset, note.note) for note in self._notes.values()}
+            resumes: dict[str, Any] = {
+                own.source: Resume(own.offset, own.state) for own in self._source_offsets.values()
+            }
             write_spout_states(writer, resumes)
         return state

@@ -97,18 +97,18 @@ def _frame(out: TableInput, frame: Any, origin: int) -> None:
     size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     out.size += size if size < _UNKNOWN else int(frame.count()) * _ROW
     if set(frame.columns) >= _KAFKA:
-        kept = frame.selectExpr("key", "value", "partition", "offset", "unix_millis(timestamp) as ts")
-        out.frames.append((kept, KafkaRows(table.name, origin, table.broker_ts)))
+        selection = frame.selectExpr("key", "value", "partition", "offset", "unix_millis(timestamp) as ts")
+        out.frames.append((selection, KafkaRows(table.name, origin, table.broker_ts)))
         out.origins.append(Origin("kafka", "offset", offsets=True))
-        head = [row["value"] for row in kept.orderBy("partition", "offset").limit(_HEAD).select("value").collect()]
+        head = [row["value"] for row in selection.orderBy("partition", "offset").limit(_HEAD).select("value").collect()]
         lines = [bytes(value) for value in head if value is not None]
     else:
         needed = {paths[0] for paths in (*table.key.paths, *([table.ts] if table.ts else []))}
         missing = sorted(needed - set(frame.columns))
         if missing:
-            there = ", ".join(frame.columns)
+            names = ", ".join(frame.columns)
             raise DefinitionError(
-                f"the DataFrame of table {table.name!r} has no column {missing[0]!r} but {there}; rename one, or "
+                f"the DataFrame of table {table.name!r} has no column {missing[0]!r} but {names}; rename one, or "
                 "define the table by one of these"
             )
         out.ordered = False

@@ -56,7 +56,7 @@ def ranges_of(uri: Uri, table: str) -> list[Range]:
 
 def range_data(own: Range, origin: int) -> bytes:
     """Return a range as bytes for a task, with the number of its origin."""
-    return _encode((origin, (own.source, own.partition, own.start, own.stop, own.unit, own.note)))
+    return _encode((origin, (own.source, own.partition, own.start, own.stop, own.unit, own.state)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class TopicRows:
                     resume = part.resume
                     yield self._taken(part, origin)
                 nothing = np.zeros(0, np.int64)
-                yield Batch(), nothing, nothing, [SourceOffset(own.source, resume, own.note)]
+                yield Batch(), nothing, nothing, [SourceOffset(own.source, resume, own.state)]
 
     def _taken(self, part: SpoutBatch, origin: int) -> tuple[Batch, Ints, Ints, list[SourceOffset]]:
         records = part.records
@@ -105,13 +105,13 @@ def _read(uri: Uri, table: str, own: Range, most: int = _LIMIT) -> Generator[Spo
     try:
         if own.start < own.stop:
             spout.begin_range(own)
-        away = 0
+        failures = 0
         while own.start < own.stop and not spout.ended:
             batch = spout.next_batch(most, _WAIT)
             if batch is not None:
-                away = 0
+                failures = 0
                 yield batch
-            elif not spout.ended and (away := away + 1) == _AWAY:
+            elif not spout.ended and (failures := failures + 1) == _AWAY:
                 reason = spout.trouble or f"the brokers sent no record before offset {own.stop:,}"
                 raise SourceUnreadable(spout.name, reason, "run this again when the brokers answer")
     finally:

@@ -62,18 +62,18 @@ def compare_with_source(
         with (
             open_engine(app, fresh, readonly=True) as truth,
             open_engine(app, path, readonly=True) as engine,
-            truth.snapshot() as said,
+            truth.snapshot() as expected,
             engine.snapshot() as snap,
         ):
             for name in sources:
-                _compare(app.table_of(name), said, snap, out)
+                _compare(app.table_of(name), expected, snap, out)
     return out
 
 
-def _compare(table: Table, said: Snapshot, snap: Snapshot, out: Against) -> None:
+def _compare(table: Table, expected: Snapshot, snap: Snapshot, out: Against) -> None:
     stored = snap.table(table.name)
     known = 0
-    for rows in _chunks(iter(said.table(table.name).items())):
+    for rows in _chunks(iter(expected.table(table.name).items())):
         own = stored.get_many([row.key for row in rows], ABSENT)
         for row, doc in zip(rows, own, strict=True):
             known += doc is not ABSENT

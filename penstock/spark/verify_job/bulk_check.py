@@ -93,11 +93,11 @@ class Verified:
 
     def __str__(self) -> str:
         found = [(len(self.wrong), "groups differ"), (len(self.stale), "documents are missing or stale")]
-        said = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
+        text = ", ".join(f"{n:,} {what}" for n, what in found if n) or "nothing is wrong"
         more = [("held", self.held), ("with another emission now", self.told)]
         own = "".join(f"; {sum(by.values()):,} {what}" for what, by in more if by)
         at = f"position {position_text(self.position)}"
-        return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {said}{own}"
+        return f"{self.documents:,} documents and {self.rows:,} rows at {at}: {text}{own}"
 
 
 def verify(
@@ -303,7 +303,7 @@ class CompareTask:
         kinds = {fact[0] for fact in facts}
         if kinds & {Fact.HELD, Fact.DIFFERENT, Fact.COUNT}:
             return None
-        shown = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
+        rows = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
         tallies = [fact[1] for fact in facts if fact[0] == Fact.TALLY]
         expected: list[Any] = []
@@ -314,9 +314,9 @@ class CompareTask:
                 if not tallies:
                     return None  # its reducer fails, so the row shows the last good result
                 expected = []  # the oracle will compute it
-        stored = [shown[0][0]] if shown else []
+        stored = [rows[0][0]] if rows else []
         same = len(stored) == len(expected) and (not stored or same_result(stored[0], expected[0]))
-        if same and (not shown or shown[0][1] == len(given) + sum(n for n, _ in tallies)):
+        if same and (not rows or rows[0][1] == len(given) + sum(n for n, _ in tallies)):
             return None
         return [name, group, expected, stored, [own[0] for own in given[:_SHOWN]]]
 

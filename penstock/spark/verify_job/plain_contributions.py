@@ -47,13 +47,13 @@ class PlainContributions:
         if rows <= self.rest:
             return self
         rest = self.rest | rows
-        kept = [i for i, row in enumerate(self.whose) if row not in rest]
+        left = [i for i, row in enumerate(self.whose) if row not in rest]
         return PlainContributions(
-            [self.whose[i] for i in kept],
-            [self.groups[i] for i in kept],
-            [self.encoded[i] for i in kept] if self.encoded else [],
-            {path: [column[i] for i in kept] for path, column in self.columns.items()},
-            None if self.values is None else [self.values[i] for i in kept],
+            [self.whose[i] for i in left],
+            [self.groups[i] for i in left],
+            [self.encoded[i] for i in left] if self.encoded else [],
+            {path: [column[i] for i in left] for path, column in self.columns.items()},
+            None if self.values is None else [self.values[i] for i in left],
             rest,
         )
 
@@ -62,8 +62,10 @@ def emitted(view: View, counting: ViewTallies, docs: Sequence[Any], without: set
     """Return the contributions of documents to a view, except the documents `without`. A function may change `docs`."""
     if isinstance(view.map, FieldMap):
         out = _by_fields(view.map, docs, without)
-        kept = docs if len(out.whose) == len(docs) else [docs[i] for i in out.whose]
-        out.columns = {path: [None] * len(kept) if path is None else _column(kept, path) for path in counting.paths}
+        sources = docs if len(out.whose) == len(docs) else [docs[i] for i in out.whose]
+        out.columns = {
+            path: [None] * len(sources) if path is None else _column(sources, path) for path in counting.paths
+        }
     else:
         assert isinstance(view.map, FunctionMap), "the map of a view is one of the two"
         out = _by_function(view.map.function, docs, without)
@@ -80,9 +82,9 @@ def _by_fields(fields: FieldMap, docs: Sequence[Any], without: set[int]) -> Plai
     if without or fields.where is not None:
         condition: Mapping[str, Any] | None = None if fields.where is None else fields.where.describe()
         whose = [i for i in whose if i not in without and (condition is None or holds(condition, docs[i]))]
-    kept = docs if len(whose) == len(docs) else [docs[i] for i in whose]
-    parts = [distinct_groups(_column(kept, path)) for path in fields.key.paths]
-    groups = parts[0] if fields.key.single else list(zip(*parts, strict=True)) if parts else [()] * len(kept)
+    sources = docs if len(whose) == len(docs) else [docs[i] for i in whose]
+    parts = [distinct_groups(_column(sources, path)) for path in fields.key.paths]
+    groups = parts[0] if fields.key.single else list(zip(*parts, strict=True)) if parts else [()] * len(sources)
     return PlainContributions(whose, groups, rest=set(without))
 
 

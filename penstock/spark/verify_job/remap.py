@@ -106,12 +106,12 @@ class RemapTask:
 
 def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts: Facts) -> Iterator[None]:
     """Add the contributions of the documents of a part."""
-    shown, reader = snap.schema.table(table.name), snap.reader()
+    visible, reader = snap.schema.table(table.name), snap.reader()
     documents = snap.log(table.name)
     tellers = [_ViewMapper(snap, view, facts) for view in views]
     stop = None if span.stop is None else int.from_bytes(span.stop, "big")
     stamped = any(teller.stamped for teller in tellers)
-    for segment in segments_from(reader, shown.number, int.from_bytes(span.start or b"\0", "big")):
+    for segment in segments_from(reader, visible.number, int.from_bytes(span.start or b"\0", "big")):
         if stop is not None and segment.base >= stop:
             return
         emissions = [teller.segment_emissions(reader, segment) for teller in tellers]
@@ -140,8 +140,8 @@ class _Block:
         """Return the documents among the lines at these places."""
         lines, places = segment.lines(at), at.tolist()
         if any(map(is_wrapped, lines)):
-            there = [i for i, line in enumerate(lines) if not unwrap(line).absent]
-            lines, places = [lines[i] for i in there], [places[i] for i in there]
+            present = [i for i, line in enumerate(lines) if not unwrap(line).absent]
+            lines, places = [lines[i] for i in present], [places[i] for i in present]
         return cls(table, places, lines, _documents(lines), stamped)
 
     def anew(self) -> list[dict[str, Any]]:
@@ -191,7 +191,7 @@ class _ViewMapper:
             facts.add(view.name, group, Fact.HELD)
         self._roots = _roots(view)
         self._described = [reducer.describe() for reducer in view.reducers]
-        self.stamped = any(said["reducer"] in ("first", "last") for said in self._described)
+        self.stamped = any(described["reducer"] in ("first", "last") for described in self._described)
 
     def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, remembered: Callable[[], Any] | None) -> None:
         """Add the contributions of a document or row. `moment` is set if the view is `stamped`."""

@@ -67,10 +67,10 @@ class FileState(msgspec.Struct, array_like=True, frozen=True):
         return _encode(self)
 
     @staticmethod
-    def decode(note: bytes) -> FileState | None:
+    def decode(data: bytes) -> FileState | None:
         """Decode it. Return None if the bytes are not valid."""
         try:
-            return _decode(note)
+            return _decode(data)
         except msgspec.MsgspecError:
             return None
 

@@ -136,26 +136,26 @@ class FileSpout:
         self.ended = self.standing is Standing.FINISHED and self._follow is None
 
     def _recognise(self, known: Remembered) -> Standing:
-        note = FileState.decode(known.note)
-        if note is None or note.format != self._format.name:
+        state = FileState.decode(known.note)
+        if state is None or state.format != self._format.name:
             return Standing.REPLACED
         packed = self._format.packing is not None
-        if packed and note.whole is not None and note.whole == FileFacts.of(self._file):
-            self._offset, self.number = known.offset, note.number
+        if packed and state.whole is not None and state.whole == FileFacts.of(self._file):
+            self._offset, self.number = known.offset, state.number
             return Standing.FINISHED
         stream = self._stream()
-        ends = stream.go_to(known.offset, note.first.size, note.last.size)
-        if ends is None or (FileBlock.of(ends[0]), FileBlock.of(ends[1])) != (note.first, note.last):
+        ends = stream.go_to(known.offset, state.first.size, state.last.size)
+        if ends is None or (FileBlock.of(ends[0]), FileBlock.of(ends[1])) != (state.first, state.last):
             return Standing.REPLACED
-        self._offset, self.number = known.offset, note.number
+        self._offset, self.number = known.offset, state.number
         self._ends = FileEnds(*ends)
         self._lines = LineSplitter(stream)
         if self._offset:
             self._shape.begin(ends[0].split(b"\n"))
-        self._noted = note.whole is not None and not packed and not self.lag()
+        self._noted = state.whole is not None and not packed and not self.lag()
         if self._noted:
             return Standing.FINISHED
-        return Standing.BEGUN if note.whole is None else Standing.GROWN
+        return Standing.BEGUN if state.whole is None else Standing.GROWN
 
     # -- batches
 
@@ -238,14 +238,14 @@ class FileSpout:
         self.number += lines
         self._noted = end and not self._lines.unended
         again, self._again = self._again, False
-        note = b""
+        state = b""
         if self.source is not None:
             whole = FileFacts.of(self._file) if self._noted else None
-            note = FileState(self._format.name, self.number, *self._ends.blocks(), whole).encode()
+            state = FileState(self._format.name, self.number, *self._ends.blocks(), whole).encode()
         raw = self._shape.raw and not shaped.skips
         unit = f"{self.name}, line"
         skips, refused, received = shaped.skips, shaped.refused, shaped.received
-        out = SpoutBatch(records, self.source, start, self._offset, note, again, raw, unit, first, skips, refused)
+        out = SpoutBatch(records, self.source, start, self._offset, state, again, raw, unit, first, skips, refused)
         out.received, out.begins = received, begins
         return out
 
@@ -258,10 +258,10 @@ class FileSpout:
         if own.st_size < self._offset:
             return True
         try:
-            there = os.stat(self._follow)
+            now = os.stat(self._follow)
         except FileNotFoundError:
             return False  # log rotation creates the next file soon
-        return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
+        return (now.st_dev, now.st_ino) != (own.st_dev, own.st_ino)
 
     def _reopen(self) -> None:
         """Start at the beginning of the file that has the name now."""

@@ -55,8 +55,8 @@ class ParquetSpout:
         known = recall(self.source)
         if known is None:
             return
-        note = FileState.decode(known.note)
-        same = note is not None and note.format == _FORMAT and note.whole == self._whole
+        state = FileState.decode(known.note)
+        same = state is not None and state.format == _FORMAT and state.whole == self._whole
         if same and not self._anew:
             self.number = known.offset
             self.ended = self.number >= self._rows
@@ -82,11 +82,21 @@ class ParquetSpout:
             except PenstockError as error:
                 refused[place], received[place] = str(error), ReceivedRecord.of(row)
         again, self._again = self._again, False
-        note = FileState(_FORMAT, self.number, _NONE, _NONE, self._whole).encode()
+        state = FileState(_FORMAT, self.number, _NONE, _NONE, self._whole).encode()
         unit = f"{self.name}, row"
         self.ended = self.number >= self._rows
         out = SpoutBatch(
-            TableBatch(lines), self.source, start, self.number, note, again, False, unit, start + 1, [*refused], refused
+            TableBatch(lines),
+            self.source,
+            start,
+            self.number,
+            state,
+            again,
+            False,
+            unit,
+            start + 1,
+            [*refused],
+            refused,
         )
         out.received = received
         out.begins = range(start, self.number)

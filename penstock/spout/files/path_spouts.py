@@ -88,12 +88,12 @@ def begun(path: str, format: str | None, offset: int, number: int) -> Remembered
         kind, packed = _kind(path, format, file)
         assert packed is None, "a packed file is read from its beginning"
         if kind == "parquet":
-            note = FileState(kind, number, FileBlock.of(b""), FileBlock.of(b""), FileFacts.of(file))
+            state = FileState(kind, number, FileBlock.of(b""), FileBlock.of(b""), FileFacts.of(file))
         else:
             first = os.pread(file, min(BLOCK, offset), 0)
             last = os.pread(file, min(BLOCK, offset), max(0, offset - BLOCK))
-            note = FileState(kind, number, FileBlock.of(first), FileBlock.of(last), None)
-        return Remembered(offset, note.encode())
+            state = FileState(kind, number, FileBlock.of(first), FileBlock.of(last), None)
+        return Remembered(offset, state.encode())
     finally:
         os.close(file)
 

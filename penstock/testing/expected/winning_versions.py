@@ -236,8 +236,8 @@ def parsed(doc: Mapping[str, Any] | bytes | str) -> Mapping[str, Any]:
         return doc
     try:
         found = json.loads(doc, parse_constant=_no_constant)
-    except ValueError as why:
-        raise Refused(str(why)) from None
+    except ValueError as error:
+        raise Refused(str(error)) from None
     if not isinstance(found, dict):
         raise Refused("no JSON object")
     return found

@@ -71,8 +71,8 @@ class Algebra:
             one, other = (self._call("lift", value) for _ in "12")
             yield from self._in_place((pair,))
             if one is not None and other is not None and identity(one[0]) != identity(other[0]):
-                why = f"lift({value!r}) gives {one[0]!r}, and then {other[0]!r}"
-                yield Breach(self._view, Law.UNSTEADY, why, (pair,))
+                reason = f"lift({value!r}) gives {one[0]!r}, and then {other[0]!r}"
+                yield Breach(self._view, Law.UNSTEADY, reason, (pair,))
 
     def _spoils(self, sums: Sequence[_Sum]) -> Iterator[Breach]:
         for s in sums:
@@ -96,15 +96,15 @@ class Algebra:
             for left, right in ((zero, s.total), (s.total, zero)):
                 got = self._call("merge", left, right)
                 if got is not None and identity(got[0]) != identity(s.total):
-                    why = f"its zero is {zero!r}, and merge({left!r}, {right!r}) gives {got[0]!r}"
-                    yield Breach(self._view, Law.ZERO, why, s.docs)
+                    reason = f"its zero is {zero!r}, and merge({left!r}, {right!r}) gives {got[0]!r}"
+                    yield Breach(self._view, Law.ZERO, reason, s.docs)
 
     def _commutes(self, pairs: Iterable[tuple[_Sum, _Sum]]) -> Iterator[Breach]:
         for a, b in pairs:
             one, other = self._call("merge", a.total, b.total), self._call("merge", b.total, a.total)
             if one is not None and other is not None and identity(one[0]) != identity(other[0]):
-                why = f"merge({a.total!r}, {b.total!r}) gives {one[0]!r}, the other way round {other[0]!r}"
-                yield Breach(self._view, Law.ORDER, why, _docs(*a.docs, *b.docs))
+                reason = f"merge({a.total!r}, {b.total!r}) gives {one[0]!r}, the other way round {other[0]!r}"
+                yield Breach(self._view, Law.ORDER, reason, _docs(*a.docs, *b.docs))
 
     def _associates(self, triples: Iterable[tuple[_Sum, _Sum, _Sum]]) -> Iterator[Breach]:
         for a, b, c in triples:
@@ -115,8 +115,8 @@ class Algebra:
             if one is not None and other is not None and identity(one[0]) != identity(other[0]):
                 what = f"of {a.total!r}, {b.total!r} and {c.total!r}"
                 floats = "; only by rounding, which ps.sum() has none of" if _near(one[0], other[0]) else ""
-                why = f"{what} merging the first two first gives {one[0]!r}, the last two first {other[0]!r}{floats}"
-                yield Breach(self._view, Law.GROUPING, why, _docs(*a.docs, *b.docs, *c.docs))
+                reason = f"{what} merging the first two first gives {one[0]!r}, the last two first {other[0]!r}{floats}"
+                yield Breach(self._view, Law.GROUPING, reason, _docs(*a.docs, *b.docs, *c.docs))
 
     def _inverts(self, pairs: Iterable[tuple[_Sum, _Sum]]) -> Iterator[Breach]:
         if not hasattr(self._user, "unmerge"):
@@ -125,8 +125,8 @@ class Algebra:
             ab = self._merged(a, b)
             got = None if ab is None else self._call("unmerge", ab.total, b.total)
             if ab is not None and got is not None and identity(got[0]) != identity(a.total):
-                why = f"unmerge({ab.total!r}, {b.total!r}) gives {got[0]!r}, not {a.total!r}, which it was made of"
-                yield Breach(self._view, Law.INVERSE, why, _docs(*a.docs, *b.docs))
+                reason = f"unmerge({ab.total!r}, {b.total!r}) gives {got[0]!r}, not {a.total!r}, which it was made of"
+                yield Breach(self._view, Law.INVERSE, reason, _docs(*a.docs, *b.docs))
 
     # -- calls
 

@@ -46,8 +46,8 @@ class Breach:
     documents: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        shown = "".join(f"\n    {key!r}: {doc!r}" for key, doc in self.documents)
-        return f"{self.law.value}: {self.why}{shown}"
+        documents = "".join(f"\n    {key!r}: {doc!r}" for key, doc in self.documents)
+        return f"{self.law.value}: {self.why}{documents}"
 
 
 def distinct(docs: Iterable[Pair]) -> list[Pair]:

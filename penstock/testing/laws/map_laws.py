@@ -54,8 +54,8 @@ def _by_chance(view: View, pair: Pair, memory: Memory) -> Breach | None:
         memory.restore()
         then = _emissions_of(view, pair)
         if then != first:
-            why = f"for one document it yields {_emissions_text(first)}, and then {_emissions_text(then)}"
-            return Breach(view.name, Law.RANDOM, why, (pair,))
+            reason = f"for one document it yields {_emissions_text(first)}, and then {_emissions_text(then)}"
+            return Breach(view.name, Law.RANDOM, reason, (pair,))
     return None
 
 
@@ -69,11 +69,11 @@ def _by_state(view: View, pair: Pair, others: Sequence[Pair], names: Sequence[st
     then = _emissions_of(view, pair)
     if then == first:
         return None
-    kept = " and ".join(repr(name) for name in names) or "something"
+    state = " and ".join(repr(name) for name in names) or "something"
     which = "the same" if others == [pair] else "another" if len(others) == 1 else f"{len(others)} others"
     alone, after = _emissions_text(first), _emissions_text(then)
-    why = f"it keeps {kept} from one document to the next: it yields {alone}, and after {which} {after}"
-    return Breach(view.name, Law.HIDDEN, why, (*others, pair) if others != [pair] else (pair,))
+    reason = f"it keeps {state} from one document to the next: it yields {alone}, and after {which} {after}"
+    return Breach(view.name, Law.HIDDEN, reason, (*others, pair) if others != [pair] else (pair,))
 
 
 def _emissions_of(view: View, pair: Pair) -> Any:

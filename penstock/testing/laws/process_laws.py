@@ -100,8 +100,8 @@ class Second:
         traces = self._ran(self._app)
         if traces is None:
             return
-        for (view, docs), there in zip(self._asked, traces, strict=True):
-            found = _breach(view, docs, there)
+        for (view, docs), trace in zip(self._asked, traces, strict=True):
+            found = _breach(view, docs, trace)
             if found is not None:
                 yield found
 
@@ -206,30 +206,30 @@ def _bag(emitted: Emitted) -> Any:
 # -- what they show
 
 
-def _breach(view: View, docs: Sequence[Pair], there: Trace) -> Breach | None:
+def _breach(view: View, docs: Sequence[Pair], trace: Trace) -> Breach | None:
     for place, pair in enumerate(docs):
-        alone, after = there.alone[place], there.after[place]
-        if place in there.unsteady:
+        alone, after = trace.alone[place], trace.after[place]
+        if place in trace.unsteady:
             return Breach(view.name, Law.PROCESS, _differing(after, alone), (pair,))
         if _bag(alone) != _bag(after):
-            cause = there.cause.get(place)
+            cause = trace.cause.get(place)
             which, others = (f"{place} others", docs[:place]) if cause is None else ("another", [docs[cause]])
-            kept = "it keeps something from one document to the next"
-            why = f"{kept}: it yields {_emissions_text(alone)}, and after {which} {_emissions_text(after)}"
-            return Breach(view.name, Law.HIDDEN, why, (*others, pair))
+            subject = "it keeps something from one document to the next"
+            reason = f"{subject}: it yields {_emissions_text(alone)}, and after {which} {_emissions_text(after)}"
+            return Breach(view.name, Law.HIDDEN, reason, (*others, pair))
     for place, pair in enumerate(docs):
-        here, alone = _emissions_of(view, pair), there.alone[place]
-        if _bag(alone) != _bag(here):
-            return Breach(view.name, Law.PROCESS, _differing(here, alone), (pair,))
-    for (group, result), (_, other) in zip(_rows(view, docs), there.rows, strict=False):
+        own, alone = _emissions_of(view, pair), trace.alone[place]
+        if _bag(alone) != _bag(own):
+            return Breach(view.name, Law.PROCESS, _differing(own, alone), (pair,))
+    for (group, result), (_, other) in zip(_rows(view, docs), trace.rows, strict=False):
         if identity(result) != identity(other):
-            why = f"for group {group!r} its reducer gives {result!r}, and in another process {other!r}"
-            return Breach(view.name, Law.PROCESS, why, _in_group(view, docs, group))
+            reason = f"for group {group!r} its reducer gives {result!r}, and in another process {other!r}"
+            return Breach(view.name, Law.PROCESS, reason, _in_group(view, docs, group))
     return None
 
 
-def _differing(here: Emitted, there: Emitted) -> str:
-    return f"for one document it yields {_emissions_text(here)}, and in another process {_emissions_text(there)}"
+def _differing(first: Emitted, second: Emitted) -> str:
+    return f"for one document it yields {_emissions_text(first)}, and in another process {_emissions_text(second)}"
 
 
 def _in_group(view: View, docs: Sequence[Pair], group: Any) -> tuple[Pair, ...]:

@@ -32,8 +32,8 @@ def _breaches(view: str, function: ReduceFunction, values: Sequence[_Value]) -> 
         yield from _pure(view, function, [a, b])
         one, other = _call(function, [a, b]), _call(function, [b, a])
         if one is not None and other is not None and not same(one[0], other[0]):
-            why = f"over {[a[0], b[0]]!r} it gives {one[0]!r}, over {[b[0], a[0]]!r} {other[0]!r}"
-            yield Breach(view, Law.ORDER, why, _docs(a, b))
+            reason = f"over {[a[0], b[0]]!r} it gives {one[0]!r}, over {[b[0], a[0]]!r} {other[0]!r}"
+            yield Breach(view, Law.ORDER, reason, _docs(a, b))
         yield from _grouped(view, function, [[a], [b]])
     for a, b, c in product(values, values, values):
         yield from _grouped(view, function, [[a, b], [c]])
@@ -49,9 +49,9 @@ def _grouped(view: str, function: ReduceFunction, parts: list[list[_Value]]) -> 
     given = [result[0] for result in results if result is not None]
     together = _rereduced(function, given)
     if together is not None and not same(together[0], whole[0]):
-        shown = " and ".join(repr([value for value, _ in part]) for part in parts)
-        why = f"of {shown} it makes {given!r}, and of these {together[0]!r}; but of all at once {whole[0]!r}"
-        yield Breach(view, Law.GROUPING, why, _docs(*every))
+        groups = " and ".join(repr([value for value, _ in part]) for part in parts)
+        reason = f"of {groups} it makes {given!r}, and of these {together[0]!r}; but of all at once {whole[0]!r}"
+        yield Breach(view, Law.GROUPING, reason, _docs(*every))
 
 
 def _pure(view: str, function: ReduceFunction, values: list[_Value]) -> Iterator[Breach]:
@@ -62,8 +62,8 @@ def _pure(view: str, function: ReduceFunction, values: list[_Value]) -> Iterator
     except Exception:
         return
     if not same(before, own):
-        why = f"it changes the values that it is given, {before!r}, into {own!r}; let it work on a copy"
-        yield Breach(view, Law.IN_PLACE, why, _docs(*values))
+        reason = f"it changes the values that it is given, {before!r}, into {own!r}; let it work on a copy"
+        yield Breach(view, Law.IN_PLACE, reason, _docs(*values))
     again = _call(function, values)
     if again is not None and identity(again[0]) != identity(once):
         yield Breach(view, Law.UNSTEADY, f"over {before!r} it gives {once!r}, and then {again[0]!r}", _docs(*values))

@@ -78,12 +78,16 @@ class _Served(PartitionedStore):
     """The store over the partitions. Its messages travel on the simulated wire."""
 
     def __init__(
-        self, world: PartitionedMachine, cores: list[Core], seats: Sequence[PartitionHandle], changed: Sequence[Changed]
+        self,
+        world: PartitionedMachine,
+        cores: list[Core],
+        handles: Sequence[PartitionHandle],
+        changed: Sequence[Changed],
     ) -> None:
         self._world = world
-        super().__init__(world.app, world.layout, cores, seats, lambda: None, None, None, changed)
+        super().__init__(world.app, world.layout, cores, handles, lambda: None, None, None, changed)
         self.reading.looks = 0
-        self.writing.saved = SavedBatches(seats, [seat.standing() for seat in seats], world.traffic)
+        self.writing.saved = SavedBatches(handles, [handle.standing() for handle in handles], world.traffic)
 
     def carry(self) -> list[str]:
         """Deliver everything that is owed."""
@@ -139,8 +143,8 @@ class PartitionedMachine(ABC):
         self.members = [self.member(i) for i in range(len(self.disks))]
         self.pubs = [Pub(disk.open(), self.downstream, self.points) for disk in self.pub_disks]
         cores = [member.core for member in self.members]
-        seats = [SimulatedHandle(self, i) for i in range(len(self.disks))]
-        self.store = _Served(self, cores, seats, changed)
+        handles = [SimulatedHandle(self, i) for i in range(len(self.disks))]
+        self.store = _Served(self, cores, handles, changed)
         self.engine = Engine(self.store)
 
     def agree(self) -> Sequence[Changed]:

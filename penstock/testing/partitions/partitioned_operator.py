@@ -66,7 +66,7 @@ class PartitionedOperator:
         self.build_all()
         world, [record] = self._world, step.records
         held = holds_any(world.engine)
-        mend = Operate(_MENDING[step.a % len(_MENDING)], step.b, record)
-        found = list(self.store_operator.repaired(world.engine, world.app, world.oracle, mend))
+        action = Operate(_MENDING[step.a % len(_MENDING)], step.b, record)
+        found = list(self.store_operator.repaired(world.engine, world.app, world.oracle, action))
         if not held:
             demand(found)

@@ -81,7 +81,7 @@ class EarlyWire:
     def __init__(self, world: Wired, seed: int) -> None:
         self._world = world
         self._choose = Random(seed)
-        self._there: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered
+        self._answered: set[tuple[int, int]] = set()  # (sender, receiver) of early sets that were answered
         self._waiting: dict[int, Mapping[int, EarlySet]] = {}
         self.faulty = False
 
@@ -93,14 +93,14 @@ class EarlyWire:
         """Take the answer to an early set."""
         heard = packet.heard
         assert heard is not None, "it is an answer to what was told"
-        world, here, other = self._world, packet.to, packet.sender
-        if heard.epoch != world.epochs[here]:
+        world, partition, other = self._world, packet.to, packet.sender
+        if heard.epoch != world.epochs[partition]:
             return  # the process that sent it has ended
-        asked = self._waiting.get(here, {}).get(other)
+        asked = self._waiting.get(partition, {}).get(other)
         if asked is not None and asked.order == heard.order:
-            self._there.add((here, other))
+            self._answered.add((partition, other))
         if not heard.parts:
-            world.members[here].knows(other, heard)
+            world.members[partition].knows(other, heard)
 
     def carry(self) -> None:
         """Deliver some messages in any order. While faults are on, some are lost, and some come twice."""
@@ -109,37 +109,37 @@ class EarlyWire:
             if self._world.wire:
                 self._deliver(self._world.wire.pop(self._choose.randrange(len(self._world.wire))), lossy)
 
-    def _tell(self, here: int, early: Mapping[int, EarlySet]) -> Collection[int]:
-        self._there -= {(here, other) for other in early}
-        self._waiting[here] = early
+    def _tell(self, partition: int, early: Mapping[int, EarlySet]) -> Collection[int]:
+        self._answered -= {(partition, other) for other in early}
+        self._waiting[partition] = early
         try:
             for round in range(_ROUNDS):
-                if self._round(here, early, self.faulty and round < _LOSSY):
+                if self._round(partition, early, self.faulty and round < _LOSSY):
                     break
-            return {other for other in early if (here, other) in self._there}
+            return {other for other in early if (partition, other) in self._answered}
         finally:
-            del self._waiting[here]
+            del self._waiting[partition]
 
-    def _round(self, here: int, early: Mapping[int, EarlySet], lossy: bool) -> bool:
+    def _round(self, partition: int, early: Mapping[int, EarlySet], lossy: bool) -> bool:
         """Send the unanswered early sets, and let the wire deliver. Return whether the wait is over."""
         world, choose = self._world, self._choose
-        member = world.members[here]
+        member = world.members[partition]
         for other, one in early.items():
-            if (here, other) in self._there:
+            if (partition, other) in self._answered:
                 continue
-            if one.parts and (other in member.unheard or world.members[here].owed(other) is not None):
-                world.send(here, other)
+            if one.parts and (other in member.unheard or world.members[partition].owed(other) is not None):
+                world.send(partition, other)
             else:
-                world.wire.append(Packet(here, other, early=one))
+                world.wire.append(Packet(partition, other, early=one))
         for _ in range(choose.randrange(1, 6) if lossy else len(world.wire)):
             if world.wire:
                 self._deliver(world.wire.pop(choose.randrange(len(world.wire))), lossy)
             world.reader.look()
-            if member is not world.members[here]:
-                raise Crash(Fault.CRASH, f"{here} is followed")
+            if member is not world.members[partition]:
+                raise Crash(Fault.CRASH, f"{partition} is followed")
         if lossy and choose.random() < _CRASH:
-            raise Crash(Fault.CRASH, f"{here} waits")
-        left = [one for other, one in early.items() if (here, other) not in self._there]
+            raise Crash(Fault.CRASH, f"{partition} waits")
+        left = [one for other, one in early.items() if (partition, other) not in self._answered]
         if self.faulty and left and not any(one.waits for one in left) and choose.random() < _OVER:
             return True
         return not left

@@ -137,8 +137,8 @@ def _emitted(view: View, key: Any, doc: Any) -> list[Any]:
         return []
     try:
         pairs = emission(view, key, doc)
-    except Exception as why:
-        return [f"nothing, it is held: {why}"]
+    except Exception as error:
+        return [f"nothing, it is held: {error}"]
     by_fields = not hasattr(view.map, "function")
     return [group if by_fields or value is None else (group, value) for group, value in pairs]
 

@@ -92,7 +92,7 @@ def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()
         if isinstance(definition, Table):
             made[name] = out.add(replace(definition, app=out, order=out.size))
         elif name not in without and definition.source.name in made:
-            kept = definition.sources != (name in again)
+            sources = definition.sources != (name in again)
             source = made[definition.source.name]
-            made[name] = out.add(replace(definition, app=out, order=out.size, source=source, sources=kept))
+            made[name] = out.add(replace(definition, app=out, order=out.size, source=source, sources=sources))
     return out

@@ -110,8 +110,8 @@ def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iter
     for key, doc in wanted:
         found = got.pop(rank(key), None)
         if found is None or identity(found[1]) != identity(doc):
-            shown = "nothing" if found is None else repr(found[1])
-            yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {shown}, should hold {doc!r}", group=key)
+            text = "nothing" if found is None else repr(found[1])
+            yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {text}, should hold {doc!r}", group=key)
     for key, doc in got.values():
         yield Finding("documents", f"table {name!r}, key {key!r}", f"holds {doc!r}, should hold nothing", group=key)
 
@@ -125,8 +125,8 @@ def _view(view: View, got: list[Any], should: RecomputedView, snap: Snapshot, le
         if at in held:
             yield Finding("held", where, f"{held[at]!r} is held, and its map takes it", name, held[at])
         else:
-            key, why = should.held[at]
-            yield Finding("held", where, f"{key!r} is not held, and its map refuses it: {why}", name, key)
+            key, reason = should.held[at]
+            yield Finding("held", where, f"{key!r} is not held, and its map refuses it: {reason}", name, key)
     rows = {rank(row.key): row for row in got}
     if sorted(rows) != list(rows):
         yield Finding("views", where, f"groups are out of order: {[row.key for row in got]!r}", name)
@@ -178,9 +178,9 @@ def published(
     """Yield the differences between a view's rows and the values that downstream holds."""
     for key in sorted(got.keys() | rows.keys()):
         group = (rows.get(key) or got[key])[0]
-        said, shows = (repr(r[key][1]) if key in r else ABSENT for r in (got, rows))
+        answered, shows = (repr(r[key][1]) if key in r else ABSENT for r in (got, rows))
         if key not in got or key not in rows or identity(got[key][1]) != identity(rows[key][1]):
-            text = f"last published {said}, shows {shows}"
+            text = f"last published {answered}, shows {shows}"
             yield Finding("published", f"view {view!r}, group {group!r}", text, view, group)
 
 

@@ -111,7 +111,7 @@ class Machine:
         self._again: Strike | None = None  # strikes during the recovery from the next fault
         self._flying: RecordsInFlight | None = None
         self._owed: deque[tuple[PutMode, tuple[Record, ...]]] = deque()  # calls of clients that have not returned
-        self._kept: tuple[Snapshot, dict[str, Any]] | None = None
+        self._open_snapshot: tuple[Snapshot, dict[str, Any]] | None = None
         self._open()
 
     # -- what happens to it
@@ -224,9 +224,9 @@ class Machine:
         return pub
 
     def _let_go(self) -> None:
-        if self._kept is not None:
-            self._kept[0].close()
-            self._kept = None
+        if self._open_snapshot is not None:
+            self._open_snapshot[0].close()
+            self._open_snapshot = None
 
     # -- commits
 
@@ -270,21 +270,21 @@ class Machine:
     def _settle(self) -> None:
         """Find out whether the records in flight are stored."""
         with self.engine.snapshot() as snap:
-            position, sources, kept = snap.position, snap.sources, snap.state.quarantined
+            position, sources, quarantined = snap.position, snap.sources, snap.state.quarantined
         demand(self._lost(position, sources))
         flying = self._flying
         if flying is None:
             self._check_position(position, False)
-        elif self._is_in(flying, position, sources, kept):
+        elif self._is_in(flying, position, sources, quarantined):
             self._tell("it was in")
             self._landed(position)
         else:
             self._flying = None
             self._check_position(position, False)
 
-    def _is_in(self, flying: RecordsInFlight, position: int, sources: Mapping[str, int], kept: int) -> bool:
+    def _is_in(self, flying: RecordsInFlight, position: int, sources: Mapping[str, int], quarantined: int) -> bool:
         if flying.source is None:  # a rejected record is no content, but is in quarantine
-            return position > self.position or kept > self.oracle.refused
+            return position > self.position or quarantined > self.oracle.refused
         return sources.get(flying.source, 0) > self.sources.get(flying.source, 0)
 
     def _check_position(self, position: int, changed: bool) -> None:

@@ -28,15 +28,15 @@ class Operator:
         self._dropped = self._let_go = 0  # number of dropped records, at least and at most
 
     def repaired(
-        self, engine: Engine, app: App, oracle: Oracle, mend: Operate, exempt: Collection[str] = ()
+        self, engine: Engine, app: App, oracle: Oracle, action: Operate, exempt: Collection[str] = ()
     ) -> Iterator[Finding]:
         """Perform a repair. Yield each change that it made, except to `exempt` views."""
-        record, views = mend.record, app.views()
+        record, views = action.record, app.views()
         assert record is not None, "it comes with one"
         wrong: Iterable[Repaired] = ()
-        match mend.how:
+        match action.how:
             case OperatorAction.VIEW if views:
-                wrong = engine.restate(views[mend.view % len(views)].name)
+                wrong = engine.restate(views[action.view % len(views)].name)
             case OperatorAction.KEY:
                 wrong = engine.restate(record.table, record.key)
             case OperatorAction.REPOST if record.doc is not None and oracle.tables[record.table].where(record):
@@ -48,17 +48,17 @@ class Operator:
             case OperatorAction.RETRY:
                 settled = engine.retry()
                 if settled.entries != settled.left:
-                    yield Finding("mended", "store", f"an operator {mend.how.value}, and nothing is held: {settled}")
+                    yield Finding("mended", "store", f"an operator {action.how.value}, and nothing is held: {settled}")
             case _:
                 pass
         for own in wrong:
             if own.view not in exempt:
-                text = f"an operator {mend.how.value}: {own.old!r} → {own.new!r}, where {own.what.why}"
+                text = f"an operator {action.how.value}: {own.old!r} → {own.new!r}, where {own.what.why}"
                 yield Finding("mended", f"view {own.view!r}, group {own.group!r}", text, own.view, own.group)
 
     def quarantine(self, engine: Engine, oracle: Oracle) -> Iterator[Finding]:
         """Yield a finding if the quarantine has too few or too many rejected records."""
-        kept, refused = sum(1 for _ in engine.quarantine("record")), oracle.refused
-        if not refused - self._let_go <= kept <= refused - self._dropped:
-            text = f"has {kept} records, {refused} were refused, and an operator let go of the first {self._dropped}"
+        n, refused = sum(1 for _ in engine.quarantine("record")), oracle.refused
+        if not refused - self._let_go <= n <= refused - self._dropped:
+            text = f"has {n} records, {refused} were refused, and an operator let go of the first {self._dropped}"
             yield Finding("quarantine", "store", text)

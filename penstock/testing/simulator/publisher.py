@@ -128,7 +128,7 @@ class Pub:
         self._downstream = downstream
         self._points = points
         with store.read() as reader:
-            self._said: dict[bytes, bytes] = dict(reader.scan(_SAID))
+            self._last_answers: dict[bytes, bytes] = dict(reader.scan(_SAID))
             self.pending: dict[bytes, bytes] = dict(reader.scan(_PENDING))
 
     def poll(self, snap: Snap, views: Collection[str]) -> int:
@@ -154,34 +154,35 @@ class Pub:
         return len(changes)
 
     def _settle(self, answered: Mapping[bytes, Message]) -> None:
-        said = {name: pack([m.group, m.value]) for name, m in answered.items() if m.present}
+        answers = {name: pack([m.group, m.value]) for name, m in answered.items() if m.present}
         gone = [name for name, m in answered.items() if not m.present]
         with self._store.write() as writer:
-            writer.put_many(_SAID, sorted(said.items()))
+            writer.put_many(_SAID, sorted(answers.items()))
             writer.delete_many(_SAID, sorted(gone))
             writer.delete_many(_PENDING, sorted(answered))
         for name in gone:
-            self._said.pop(name, None)
-        self._said |= said
+            self._last_answers.pop(name, None)
+        self._last_answers |= answers
         for name in answered:
             del self.pending[name]
 
     def _changed(self, snap: Snap, views: Collection[str]) -> Iterator[tuple[bytes, Message]]:
         """Yield the changes to send: groups whose value is not the last answered one, and all pending groups."""
         position = snap.position
-        before = {name.partition(b"\0")[0].decode() for name in (*self._said, *self.pending)}
+        before = {name.partition(b"\0")[0].decode() for name in (*self._last_answers, *self.pending)}
         for view in (*views, *sorted(before.difference(views))):
             head = view.encode() + b"\0"
-            there: set[bytes] = set()
+            present: set[bytes] = set()
             for group, value in snap.view(view).items() if view in views else ():
                 key = stored_key(encode_key(group))
                 name = head + key
-                there.add(name)
-                said = self._said.get(name)
-                if name in self.pending or said is None or canonical(unpack(said)[1]) != canonical(value):
+                present.add(name)
+                last = self._last_answers.get(name)
+                if name in self.pending or last is None or canonical(unpack(last)[1]) != canonical(value):
                     yield name, Message(view, key, group, True, value, position)
-            for name in sorted({n for n in (*self._said, *self.pending) if n.startswith(head)} - there):
-                group = unpack(self._said[name])[0] if name in self._said else unpack(self.pending[name])[2]
+            for name in sorted({n for n in (*self._last_answers, *self.pending) if n.startswith(head)} - present):
+                last = self._last_answers.get(name)
+                group = unpack(self.pending[name])[2] if last is None else unpack(last)[0]
                 yield name, Message(view, name[len(head) :], _tupled(group), False, None, position)
 
 

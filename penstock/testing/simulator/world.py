@@ -74,13 +74,13 @@ class World(Machine):
 
     def look(self) -> None:
         """Check the snapshot that a reader has kept. If there is none, check the whole store and keep a snapshot."""
-        if self._kept is None:
+        if self._open_snapshot is None:
             self.check()
             demand(self.subscriber.follow(self.engine))
             snap = self.engine.snapshot()
-            self._kept = snap, shown_rows(snap)
+            self._open_snapshot = snap, shown_rows(snap)
             return
-        (snap, before), self._kept = self._kept, None
+        (snap, before), self._open_snapshot = self._open_snapshot, None
         with snap:
             demand(changed_rows(before, shown_rows(snap)))
 
@@ -123,12 +123,12 @@ class World(Machine):
             self.outage.on = on
             self.lenient = self.lenient or on
 
-    def repair(self, mend: Operate) -> None:
+    def repair(self, action: Operate) -> None:
         """Let an operator repair a correct store. Only held documents and groups may change."""
         held = holds_any(self.engine)
         self._freely = held or bool(self._exempt)
-        found = list(self.operator.repaired(self.engine, self.app, self.oracle, mend, self._exempt))
-        if mend.how is OperatorAction.RETRY and (self.outage is None or not self.outage.on):
+        found = list(self.operator.repaired(self.engine, self.app, self.oracle, action, self._exempt))
+        if action.how is OperatorAction.RETRY and (self.outage is None or not self.outage.on):
             self.lenient = False
         with self.engine.snapshot() as snap:  # without a change, the engine's memory may still be in doubt
             position = snap.position
@@ -144,7 +144,7 @@ class World(Machine):
         self.fail(False)
         self.downstream.link = Link.UP
         self.downstream.arrive(self._choose)
-        if self._kept is not None:
+        if self._open_snapshot is not None:
             self.look()
         self._deliver_all()
         while self.core.build is not None or self.core.catalog.trash:

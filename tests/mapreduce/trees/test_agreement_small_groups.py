@@ -192,8 +192,8 @@ BUGS = [
     ),
     Bug(
         "few: a reducer that fails is not held",
-        "mapreduce.trees.small_groups:SmallGroups._said",
-        "why.setdefault(place, failed[at])",
+        "mapreduce.trees.small_groups:SmallGroups._cell_states",
+        "errors.setdefault(place, failed[at])",
         "pass",
     ),
 ]

@@ -186,7 +186,7 @@ BUGS = [
     Bug(
         "a held group shows what half of its reducers say",
         "mapreduce.trees.tree_rows:TreeRows._say",
-        "why.setdefault(place, error)",
+        "errors.setdefault(place, error)",
         "pass",
     ),
     # values

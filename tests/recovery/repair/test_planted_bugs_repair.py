@@ -193,8 +193,8 @@ BUGS = [
         Bug(
             "an index that is made anew forgets deletions",
             "cache.log.index_rebuild:reindex",
-            "entries if tombstones else _take(entries, ~away)",
-            "_take(entries, ~away)",
+            "entries if tombstones else _take(entries, ~deleted)",
+            "_take(entries, ~deleted)",
         ),
         "its index names",
         index_anew,
@@ -203,7 +203,7 @@ BUGS = [
         Bug(
             "nodes that were behind are lost when a tree is mended",
             "recovery.repair.group_replacement:GroupReplacement._write_behind",
-            "if here.void:",
+            "if stored.void:",
             "if True:",
         ),
         "contribution",
