@@ -71,7 +71,7 @@ class Core:
         self.state = StateRow()
         self.watched: dict[str, Listener] = {}  # by view: the listener for its contributions during a repair
         self.changed: tuple[Changed, ...] = ()  # the views whose build this opening began or continued
-        self.told = 0  # documents and rows that the build has read since
+        self.built_records = 0  # documents and rows that the build has read since
         self.switched: int | None = None  # the position at which readers began to see them
         self.trouble: str | None = None  # the error that stopped their build
         self.damaged: StoreDamaged | None = None  # further transactions would build on this damage

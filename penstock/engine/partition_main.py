@@ -58,14 +58,14 @@ class _EarlyDelivery:
 
     def __call__(self, early: Mapping[int, EarlySet]) -> set[int]:
         """Return the partitions that have stored their set."""
-        told = {other: self._delivery_threads[other].tell(one) for other, one in early.items()}
+        deliveries = {other: self._delivery_threads[other].tell(one) for other, one in early.items()}
         until = time.monotonic() + self._deadline
-        for one in told.values():
+        for one in deliveries.values():
             one.over.wait(None if one.early.waits else max(0.0, until - time.monotonic()))
-        there = {other for other, one in told.items() if one.there}
-        for one in told.values():
+        answered = {other for other, one in deliveries.items() if one.answered}
+        for one in deliveries.values():
             one.over.set()
-        return there
+        return answered
 
 
 def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, OneStore]:

@@ -96,8 +96,8 @@ class ColdKeyLoader:
         places = [(record_key(s.base), len(s), which, at) for s, which, at in found]
         for view in views:
             blocks = view.remembered(reader).blocks([key for key, *_ in places], [size for _, size, *_ in places])
-            for (*_, which, at), told in zip(places, blocks, strict=True):
-                node.memory.functions[view.name].put(slots[here[which]], told.take(at), used)
+            for (*_, which, at), emissions in zip(places, blocks, strict=True):
+                node.memory.functions[view.name].put(slots[here[which]], emissions.take(at), used)
 
     def _load_held(self, reader: Reader, slots: Slots, lines: list[bytes]) -> None:
         node = self._node

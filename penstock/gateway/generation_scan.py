@@ -78,7 +78,7 @@ class GenerationScan:
         """Return True if the scan has sent all documents."""
         return self.cursor >= self.since
 
-    def told(self, records: Index) -> NDArray[np.bool_]:
+    def covers(self, records: Index) -> NDArray[np.bool_]:
         """Mark the newest records with documents that the views have already."""
         out: NDArray[np.bool_] = (records < self.cursor) | (records >= self.since)
         return out

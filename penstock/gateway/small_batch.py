@@ -31,7 +31,7 @@ from penstock.cache import (
 from penstock.gateway.intake.intake import IntakeReport, TableBatch
 from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
 from penstock.gateway.patches import Patcher, PatchStep, next_of
-from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, Told
+from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, FunctionOutputs
 from penstock.gateway.versions.precedence import DOCUMENT, TOMBSTONE
 from penstock.gateway.versions.version_stamps import number_of, pair_of, plain_ts
 from penstock.gateway.versions.winners import CurrentVersion, decide_each
@@ -78,18 +78,18 @@ class FewForm:
             report = self._patch(reader, self._patcher, records, documents, writes)
             node.ts_kind = kind
             return report
-        told = self._run(documents, lambda: list(map(unpack_document, batch.lines)))
+        outputs = self._run(documents, lambda: list(map(unpack_document, batch.lines)))
         slots = self._look_up(reader, records)
         outcome, new = self._decide(reader, records, slots)
-        if self._unusual(new, told):
-            if told:
+        if self._unusual(new, outputs):
+            if outputs:
                 columns = node.decoder.columns(batch.lines)
-                columns.told = told
+                columns.outputs = outputs
                 return columns
             return None
         node.ts_kind = kind
         if new:
-            self._commit(reader, new, told, writes)
+            self._commit(reader, new, outputs, writes)
         return IntakeReport(outcome)
 
     # -- in
@@ -179,23 +179,23 @@ class FewForm:
 
     # -- batches for the columnar form
 
-    def _unusual(self, new: list[FewVersion], told: Told) -> bool:
+    def _unusual(self, new: list[FewVersion], outputs: FunctionOutputs) -> bool:
         """Return True if a view holds one of these documents, or will hold it."""
         for held in self._node.deltas.held.values():
             if held and any(n.slot in held for n in new):
                 return True
-        if any(n.record.doc in held for _, held in told.values() if held for n in new):
+        if any(n.record.doc in held for _, held in outputs.values() if held for n in new):
             return True
         return self._telling.wrong([n.record.reading for n in new if n.record.reading is not None])
 
-    def _run(self, documents: list[dict[str, Any]] | None, again: Callable[[], list[Any]]) -> Told:
+    def _run(self, documents: list[dict[str, Any]] | None, again: Callable[[], list[Any]]) -> FunctionOutputs:
         """Run each function on its own documents; the last may get `documents` if readings do not use them."""
-        told: Told = {}
+        outputs: FunctionOutputs = {}
         spare = 0 if any(self._node.plan.inputs.values()) else len(self._functions)
         for i, (view, mapper) in enumerate(self._functions, 1):
             own = documents if i == spare and documents is not None else again()
-            told[view.name] = mapper.run(own, view.groups)
-        return told
+            outputs[view.name] = mapper.run(own, view.groups)
+        return outputs
 
     # -- patches
 
@@ -220,32 +220,32 @@ class FewForm:
         docs = [m.own.fields for m in merged if m.own.fields]
         lines = [m.line(records[m.step].key) for m in merged]
         readings = iter(enumerate(self._reader.read(docs)))
-        told = self._run(None, lambda: copies(docs))
+        outputs = self._run(None, lambda: copies(docs))
         new: list[FewVersion] = []
         for m, line in zip(merged, lines, strict=True):
             doc, reading = next(readings) if m.own.fields else (-1, None)
             was = records[m.step]
             ts = max(m.own.stamps.values(), default=None)
             new.append(self._version(m.slot, FewRecord(was.lanes, ts, doc, line, was.key, reading), line))
-        if self._unusual(new, told):
+        if self._unusual(new, outputs):
             columns = node.decoder.of_dicts(docs, keys=False)
-            columns.told = told
+            columns.outputs = outputs
             held = node.tell(reader, next_of(merged, lines, columns), writes)
             report.held.update(merged[i].step for i in held)
         else:
-            self._commit(reader, new, told, writes)
+            self._commit(reader, new, outputs, writes)
         return report
 
     # -- out
 
-    def _commit(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
+    def _commit(self, reader: Reader, new: list[FewVersion], outputs: FunctionOutputs, writes: Writes) -> None:
         """Send the deltas to the views. Schedule the write of the segment and the update of memory."""
         node = self._node
         log, memory, has_ts = node.log, node.memory, self._has_ts
         gone = [n.record.doc < 0 for n in new]
         slots = [n.slot for n in new]
         writes.changed = True
-        self._telling.tell(reader, new, told, writes)
+        self._telling.tell(reader, new, outputs, writes)
         left = sum(bool(n.state & PRESENT) for n in new)
         lost = sum(bool(n.state & GONE) for n in new)
         change = len(new) - sum(gone) - left, (sum(gone) - lost if has_ts else 0)

@@ -41,7 +41,7 @@ from penstock.mapreduce import (
 )
 from penstock.views import TS, Table
 
-Told = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, the emissions of its function for the batch
+FunctionOutputs = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, the emissions of its function for the batch
 _LANE = 1 << 64
 
 
@@ -140,7 +140,7 @@ class FewTelling:
         """Return True if a view cannot accept one of these documents."""
         return any(few.kept(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
 
-    def tell(self, reader: Reader, new: list[FewVersion], told: Told, writes: Writes) -> None:
+    def tell(self, reader: Reader, new: list[FewVersion], outputs: FunctionOutputs, writes: Writes) -> None:
         """Send the deltas to all views."""
         node = self._node
         keys = self._keys(new) if self._keeps else None
@@ -153,7 +153,7 @@ class FewTelling:
             if fields is not None:
                 plus, minus = self._by_fields(fields, new, changed)
             else:
-                plus, minus = self._by_function(view, new, changed, told[view.name][0], writes)
+                plus, minus = self._by_function(view, new, changed, outputs[view.name][0], writes)
             if keys is None or not view.keeps:
                 view.advance_small(reader, plus.pairs, minus.pairs, writes)
                 continue
@@ -162,10 +162,10 @@ class FewTelling:
                 deltas.plus.inputs[TS] = Column.of([plain_ts(new[i].record.ts) for i in plus.who])
             view.advance(reader, deltas.plus, deltas.minus, writes)
 
-    def _scanned(self, new: list[FewVersion], whole: _Changed, sweep: ScannedViews) -> _Changed:
+    def _scanned(self, new: list[FewVersion], whole: _Changed, scan: ScannedViews) -> _Changed:
         """Return the changes for views that are being built. Documents that they lack have nothing to retract."""
-        told = self._node.deltas.scanned(np.array([new[i].slot for i in whole.was], np.int64), sweep)
-        return _Changed(whole.now, [i for i, counts in zip(whole.was, told.tolist(), strict=True) if counts])
+        counted = self._node.deltas.scanned(np.array([new[i].slot for i in whole.was], np.int64), scan)
+        return _Changed(whole.now, [i for i, counts in zip(whole.was, counted.tolist(), strict=True) if counts])
 
     @staticmethod
     def _keys(new: list[FewVersion]) -> SourceKeys:

@@ -96,7 +96,7 @@ class DeltaTable(Protocol):
 class ScannedViews(Protocol):
     """The progress of the scan of views that are being built."""
 
-    def told(self, records: Index) -> Mask:
+    def covers(self, records: Index) -> Mask:
         """Mark the newest records with documents that the views have already."""
         ...
 
@@ -205,18 +205,18 @@ class ViewDeltas:
         view.advance(reader, deltas.plus, deltas.minus, writes)
         return list(deltas.kept)
 
-    def _scan_sides(self, sides: _DeltaSides, sweep: ScannedViews) -> _DeltaSides:
+    def _scan_sides(self, sides: _DeltaSides, scan: ScannedViews) -> _DeltaSides:
         """Return the sides for views that are being built. Documents that they lack have nothing to retract."""
         slots = sides.new.slots[sides.was]
-        told = self.scanned(slots, sweep)
-        if told.all():
+        counted = self.scanned(slots, scan)
+        if counted.all():
             return sides
-        old = None if sides.old is None else self._node.memory.take_fields(slots[told])
-        return _DeltaSides(sides.new, sides.was[told], sides.now, old, sides.keys)
+        old = None if sides.old is None else self._node.memory.take_fields(slots[counted])
+        return _DeltaSides(sides.new, sides.was[counted], sides.now, old, sides.keys)
 
-    def scanned(self, slots: Slots, sweep: ScannedViews) -> Mask:
+    def scanned(self, slots: Slots, scan: ScannedViews) -> Mask:
         """Mark the slots whose stored documents count in views that are being built: the scan has sent them."""
-        return sweep.told(self._node.log.records(slots))
+        return scan.covers(self._node.log.records(slots))
 
     def keys_of(self, new: WinningVersions) -> SourceKeys:
         """Return the keys of the new versions."""
@@ -247,14 +247,14 @@ class ViewDeltas:
     def _by_function(self, view: ViewNode, sides: _DeltaSides, writes: Writes) -> SourceChange:
         """Take the emissions of the new versions from the columns and remember them; load those before."""
         new, memory = sides.new, self._node.memory.functions[view.name]
-        emissions, wrong = _of_docs(*new.columns.told[view.name], new.docs)
-        told = memory.take(new.slots[sides.was])
+        emissions, wrong = _of_docs(*new.columns.outputs[view.name], new.docs)
+        remembered = memory.take(new.slots[sides.was])
         stuck = {int(sides.now[j]): hold for j, hold in wrong.items()}
         change = SourceChange(
             DocumentContributions(view.emitted(emissions), sides.now, emissions.counts),
-            DocumentContributions(view.emitted(told), sides.was, told.counts),
+            DocumentContributions(view.emitted(remembered), sides.was, remembered.counts),
             stuck,
-            lambda wanted: told.take_or_none(places_of(sides.was, wanted)).pairs_of_each(view.groups),
+            lambda wanted: remembered.take_or_none(places_of(sides.was, wanted)).pairs_of_each(view.groups),
         )
         if not stuck and sides.now.size == new.slots.size:
             self.remember(view, new, emissions, writes)
@@ -265,7 +265,7 @@ class ViewDeltas:
         keeps = np.zeros(new.slots.size, bool)
         keeps[list(stuck)] = True
         place = np.where(keeps, emissions.documents + np.cumsum(keeps) - 1, now)
-        row = Emissions.join([emissions, told.take_or_none(before[keeps])]) if stuck else emissions
+        row = Emissions.join([emissions, remembered.take_or_none(before[keeps])]) if stuck else emissions
         self.remember(view, new, row.take_or_none(place), writes)
         return change
 
@@ -291,18 +291,18 @@ class ViewDeltas:
         self,
         view: ViewNode,
         new: WinningVersions,
-        told: dict[int, Pairs],
+        pairs_of: dict[int, Pairs],
         reasons: dict[int, Hold],
         freed: Sequence[int],
         writes: Writes,
     ) -> None:
-        """Hold the new versions in `told`; `freed` are the slots that are no longer held."""
+        """Hold the new versions in `pairs_of`; `freed` are the slots that are no longer held."""
         table, held = self._node.table, self.held[view.name]
         rows: list[tuple[bytes, bytes, Hold, Pairs]] = []
         slots = new.slots.tolist()
         own: dict[int, bytes] = {}
         where = {slot: i for i, slot in enumerate(slots)}
-        for i, pairs in told.items():
+        for i, pairs in pairs_of.items():
             whole = key_of(table, new.lines[i])
             own[slots[i]] = stored_key(whole)
             rows.append((own[slots[i]], whole, reasons[i], pairs))
@@ -313,7 +313,7 @@ class ViewDeltas:
         def remember() -> None:
             for slot in freed:
                 held.pop(slot, None)
-            held.update((slots[i], pairs) for i, pairs in told.items())
+            held.update((slots[i], pairs) for i, pairs in pairs_of.items())
 
         writes.after.append(remember)
 
@@ -326,7 +326,7 @@ class ViewDeltas:
                 continue
             keys = [record_key(segment.base) for segment, _ in parts]
             blocks = view.remembered(writer).blocks(keys, [len(segment) for segment, _ in parts])
-            joined = Emissions.join([told.take(at) for told, (_, at) in zip(blocks, parts, strict=True)])
+            joined = Emissions.join([emissions.take(at) for emissions, (_, at) in zip(blocks, parts, strict=True)])
             if joined.documents:
                 key = record_key(base)
                 writer.put_many(emissions_db(view.number), [(key, emissions_row(key, joined, view.groups))])

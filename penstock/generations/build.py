@@ -130,7 +130,7 @@ class GenerationBuild:
     def _committed(self, writes: Writes, built: BuildState, state: StateRow, applied: int) -> None:
         writes.committed()
         self.built, self._core.state = built, state
-        self._core.told += applied
+        self._core.built_records += applied
 
     # -- taking their place
 

@@ -38,7 +38,7 @@ class BuildProgress:
     waits: bool
     done: int
     total: int
-    told: int
+    applied: int
     switched: int | None
     unfinished: bool = False
 
@@ -49,7 +49,7 @@ class BuildProgress:
 
     def data(self) -> list[Any]:
         """Return the progress as plain data."""
-        return [self.more, self.waits, self.done, self.total, self.told, self.switched, self.unfinished]
+        return [self.more, self.waits, self.done, self.total, self.applied, self.switched, self.unfinished]
 
 
 def take_build_step(core: Core, limit: int | None, switch: Switch | None = None) -> BuildProgress:
@@ -73,7 +73,7 @@ def take_build_step(core: Core, limit: int | None, switch: Switch | None = None)
         with core.store.read() as reader:
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None
-    return BuildProgress(core.has_step, waits, done, total, core.told, core.switched, unfinished)
+    return BuildProgress(core.has_step, waits, done, total, core.built_records, core.switched, unfinished)
 
 
 def catch_up(core: Core) -> bool | None:
@@ -88,7 +88,7 @@ def catch_up(core: Core) -> bool | None:
 
 
 def migrated_of(
-    changed: Sequence[Changed], told: int, switched: Sequence[int | None], feed: bool, look: Callable[[], Snapshot]
+    changed: Sequence[Changed], applied: int, switched: Sequence[int | None], feed: bool, look: Callable[[], Snapshot]
 ) -> Migrated:
     """Report a migration: `switched` are the positions at which partitions switched, `look` makes a snapshot of all.
 
@@ -97,13 +97,13 @@ def migrated_of(
     if all(position is None for position in switched):
         return Migrated(tuple(changed), 0, 0)
     if not feed:
-        return Migrated(tuple(changed), told, None)
+        return Migrated(tuple(changed), applied, None)
     with look() as snap:
         names, groups = snap.schema.followed(), 0
         for part, position in zip(snap.parts, switched, strict=True):
             if position is not None:
                 groups += sum(1 for _ in differing(part.reader(), part.schema, names, position))
-    return Migrated(tuple(changed), told, groups)
+    return Migrated(tuple(changed), applied, groups)
 
 
 def _finish(core: Core) -> None:

@@ -33,7 +33,7 @@ class HiddenGeneration:
     until: bytes | None = None
     ahead: int = 0
 
-    def told(self, deltas: list[_Delta]) -> list[_Delta]:
+    def covered(self, deltas: list[_Delta]) -> list[_Delta]:
         """Return the changes of rows that the build has processed."""
         until = self.until
         if until is None:

@@ -52,7 +52,7 @@ def _codec_of(view: View) -> RowCodec:
 class Watch(Protocol):
     """A listener to the contributions of a view, called after the commit."""
 
-    def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
+    def committed(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
         """Receive the added and retracted contributions; codes are those of `groups`."""
         ...
 
@@ -207,7 +207,7 @@ class ViewNode:
     def _hears(self, plus: Contributions, minus: Contributions, writes: Writes) -> None:
         watch = self.watch
         if watch is not None:
-            writes.after.append(lambda: watch.told(self.groups, plus, minus))
+            writes.after.append(lambda: watch.committed(self.groups, plus, minus))
 
     def advance_small(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
         """Fold a few contributions, like `advance`."""
@@ -255,7 +255,7 @@ class ViewNode:
     def on_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
         """Take the changes of parent rows; during a build, only of rows that the build has passed."""
         if self.building is not None:
-            deltas = self.building.told(deltas)
+            deltas = self.building.covered(deltas)
         if deltas:
             self.take_rows(reader, deltas, writes)
 

@@ -56,7 +56,7 @@ class PartitionHandle(Protocol):
         """Perform a step of a repair, in plain data; "note" begins to collect the changes here, "noted" gives them."""
         ...
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         ...
 

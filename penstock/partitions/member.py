@@ -182,11 +182,11 @@ class Member:
                     with parting.taking(number, early, by, records):
                         counts, each = self.engine.write_each(tables, dict(sources) or None, strict)
             finally:
-                told = [other for other in early if other not in parting.unheard]
-                parting.heard.update(dict.fromkeys(told, number))
+                receivers = [other for other in early if other not in parting.unheard]
+                parting.heard.update(dict.fromkeys(receivers, number))
                 if self.core.state.batch < number:  # it is not stored, and never will be
-                    parting.unheard.update(dict.fromkeys(told, self.core.state.batch))
-                if told:
+                    parting.unheard.update(dict.fromkeys(receivers, self.core.state.batch))
+                if receivers:
                     parting.wake()
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
@@ -334,7 +334,7 @@ class Member:
     def _foreign(self, table: str, records: TableBatch) -> Mapping[int, int]:
         return Router(self.core.app, self._parting.ranges).foreign(table, records, self.here)
 
-    def swept(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         with self._lock:
             return take_build_step(self.core, limit, switch)

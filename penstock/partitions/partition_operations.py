@@ -41,7 +41,7 @@ _PRODUCTION: MessageCodec[Production] = MessageCodec(production_data, production
 _EARLY: MessageCodec[EarlySet] = MessageCodec(early_data, early_of)
 _STANDING: MessageCodec[MemberStatus] = MessageCodec(MemberStatus.data, MemberStatus.of_data)
 _MARKS: MessageCodec[Marks] = MessageCodec(Marks.data, Marks.of_data)
-_SWEPT = MessageCodec(BuildProgress.data, lambda data: BuildProgress(*data))
+_PROGRESS = MessageCodec(BuildProgress.data, lambda data: BuildProgress(*data))
 
 
 def _by_member(name: str) -> Callable[..., Any]:
@@ -74,8 +74,13 @@ HEAR: Operation[None] = operation(
 )
 STANDING = operation(_OPERATIONS, "standing", _STANDING, Effect.CHANGES, perform=_by_member("standing"))
 MARKS = operation(_OPERATIONS, "marks", _MARKS, Effect.READS, perform=_by_member("marks"))
-SWEPT = operation(
-    _OPERATIONS, "swept", _SWEPT, Effect.CHANGES, {"limit": PLAIN, "switch": PLAIN}, perform=_by_member("swept")
+BUILD_STEP = operation(
+    _OPERATIONS,
+    "build_step",
+    _PROGRESS,
+    Effect.CHANGES,
+    {"limit": PLAIN, "switch": PLAIN},
+    perform=_by_member("build_step"),
 )
 NOTE: Operation[bytes] = operation(
     _OPERATIONS, "note", PLAIN, Effect.READS, {"source": PLAIN}, perform=_by_member("note")

@@ -37,7 +37,7 @@ _COMMIT = 1.0  # seconds between two commits to the group
 _UNREAD = Contract(False, "whether it replays is known when the topic has been looked at")
 _EXACT = Contract(True, "its records from an offset on are read again until the topic's retention deletes them")
 _COMPACTED = Contract(False, "the topic is compacted: of a key only the latest record is sure to be read again")
-_UNTOLD = Contract(False, "the broker does not tell whether the topic is compacted")
+_UNKNOWN = Contract(False, "the broker does not tell whether the topic is compacted")
 
 
 class KafkaState(msgspec.Struct, array_like=True, frozen=True):
@@ -142,7 +142,7 @@ class KafkaSpout:
         if topic is None:
             raise SourceMissing(self.name, f"there is no topic {self._address.topic!r}", "create it, or check its name")
         self._topic = topic
-        self.contract = {True: _COMPACTED, False: _EXACT, None: _UNTOLD}[topic.compacted]
+        self.contract = {True: _COMPACTED, False: _EXACT, None: _UNKNOWN}[topic.compacted]
         return topic
 
     # -- ranges of a topic, for readers in other processes

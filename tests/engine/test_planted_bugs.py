@@ -154,8 +154,8 @@ BUGS = [
     Bug(
         "compacting leaves behind what functions yielded",
         "gateway.view_deltas:ViewDeltas.carry",
-        "told.take(at) for told",
-        "told.take(at[:0]) for told",
+        "emissions.take(at) for emissions",
+        "emissions.take(at[:0]) for emissions",
     ),
     Bug(
         "a look-up while the index doubles does not ask the parent",

@@ -79,10 +79,10 @@ BUGS = [
     Bug(
         "what a function raises goes unheard",
         "gateway.small_batch:FewForm._unusual",
-        "if any(n.record.doc in held for _, held in told.values() if held for n in new):",
+        "if any(n.record.doc in held for _, held in outputs.values() if held for n in new):",
         "if False:",
     ),
-    Bug("a function is run again", "gateway.small_batch:FewForm.process", "if told:", "if False:"),
+    Bug("a function is run again", "gateway.small_batch:FewForm.process", "if outputs:", "if False:"),
     Bug(
         "a function spoils the document of another",
         "gateway.small_batch:FewForm._run",

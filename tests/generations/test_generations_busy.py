@@ -80,7 +80,7 @@ def test_rows_that_come_while_rows_are_told(order: str) -> None:
 
 
 def test_rows_that_come_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    Edit("mapreduce.hidden_generation:HiddenGeneration.told", "self.ahead += sum(", "sum(").plant(monkeypatch)
+    Edit("mapreduce.hidden_generation:HiddenGeneration.covered", "self.ahead += sum(", "sum(").plant(monkeypatch)
     left = left_of_rows("ascending", 50)
     assert all(after > before for before, after in pairwise(left)), "or there is ever more to do"
 

@@ -90,20 +90,20 @@ class History(Moving):
 BUGS = [
     Bug(
         "a document that came since is told again",
-        "gateway.generation_scan:GenerationScan.told",
+        "gateway.generation_scan:GenerationScan.covers",
         "(records < self.cursor) | (records >= self.since)",
         "records < self.cursor",
     ),
     Bug(
         "the cursor is off by one",
-        "gateway.generation_scan:GenerationScan.told",
+        "gateway.generation_scan:GenerationScan.covers",
         "records < self.cursor",
         "records <= self.cursor",
     ),
     Bug(
         "what a view was never told is taken back, in a batch",
         "gateway.view_deltas:ViewDeltas._scan_sides",
-        "if told.all():",
+        "if counted.all():",
         "if True:",
     ),
     Bug(
@@ -114,7 +114,7 @@ BUGS = [
     ),
     Bug(
         "rows that come later are told twice",
-        "mapreduce.hidden_generation:HiddenGeneration.told",
+        "mapreduce.hidden_generation:HiddenGeneration.covered",
         "until is None",
         "True",
     ),

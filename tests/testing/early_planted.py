@@ -44,7 +44,7 @@ NAMED = [
     Bug(
         "equal redelivery dropped: what is given again and was not told again is not saved either",
         "partitions.exchange.exchange:PartitionExchange._unsaid",
-        "if sets and self._told.get(other) != pack(sets):",
+        "if sets and self._early.get(other) != pack(sets):",
         "if False:",
     ),
     Bug(
@@ -84,7 +84,7 @@ BUGS = [
     Bug(
         "others do not know of a batch that failed when the next one is in",
         "partitions.member:Member.take",
-        "parting.unheard.update(dict.fromkeys(told, self.core.state.batch))",
+        "parting.unheard.update(dict.fromkeys(receivers, self.core.state.batch))",
         "pass",
     ),
     Bug(

@@ -18,8 +18,8 @@ NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
         "partitions.exchange.exchange:PartitionExchange.save",
-        "sent = saved(writer, told, sent)",
-        "saved(writer, told, sent); return state",
+        "sent = saved(writer, contributions, sent)",
+        "saved(writer, contributions, sent); return state",
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",

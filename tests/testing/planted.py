@@ -107,8 +107,8 @@ MORE = [
     Bug(
         "what is retried is not told",
         "recovery.quarantine.retry_drop:OneStoreRetries._documents",
-        "there = set(step(writer, writes, node, holds))",
-        "there = set(holds)",
+        "present = set(step(writer, writes, node, holds))",
+        "present = set(holds)",
     ),
     Bug("a repost is taken for a document", "engine.calls.envelopes:ingested", "if record.repost:", "if False:"),
     Bug(

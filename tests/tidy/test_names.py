@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.tidy.tree import PACKAGE, files, parsed
@@ -34,6 +34,15 @@ KEPT: dict[str, str] = {
     "SinkBehind": _PUBLIC,
 }
 
+# Words that are no part of the name of a function, a parameter or an attribute, in lower case.
+RETIRED_PARTS = {"mend", "relearn", "retell", "retold", "sweep", "swept", "told", "untold"}
+
+# Names with such a word: why. This list may only shrink.
+KEPT_PARTS: dict[str, str] = {
+    "told": "users read it in reports and of stored documents, and call it in tests of a map",
+    "told_at": "a field of the stored state, by name",
+}
+
 
 def classes(paths: Iterable[Path]) -> dict[str, list[str]]:
     """Return the modules that define a class, by the name of the class."""
@@ -54,6 +63,34 @@ def retired(name: str) -> set[str]:
     return RETIRED & set(re.findall("[A-Z][a-z0-9]*", name))
 
 
+def identifiers(text: str) -> Iterator[str]:
+    """Yield the names of functions, parameters and attributes that a module defines, and of its variables."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def retired_parts(name: str) -> set[str]:
+    """Return the retired words of the name of a function or an attribute."""
+    return RETIRED_PARTS & set(name.lower().split("_"))
+
+
+def with_retired_parts(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the modules that define a name with a retired word, by the name."""
+    out: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        for name in sorted(set(identifiers(path.read_text()))):
+            if retired_parts(name):
+                out[name].append(path.relative_to(PACKAGE.parent).as_posix())
+    return out
+
+
 def test_no_two_classes_have_one_name() -> None:
     found = shared(classes(files(".py", under=PACKAGE)))
     wrong = [f"{name}: {', '.join(places)}" for name, places in sorted(found.items()) if name not in SHARED]
@@ -66,10 +103,17 @@ def test_no_class_has_a_retired_word_in_its_name() -> None:
     assert not wrong, "\n".join(["the glossary has other words for these:", *wrong])
 
 
+def test_no_function_or_attribute_has_a_retired_word_in_its_name() -> None:
+    found = with_retired_parts(files(".py", under=PACKAGE))
+    wrong = [f"{name}: {', '.join(places)}" for name, places in sorted(found.items()) if name not in KEPT_PARTS]
+    assert not wrong, "\n".join(["the glossary has other words for these:", *wrong])
+
+
 def test_each_exception_is_still_needed() -> None:
     names = classes(files(".py", under=PACKAGE))
     assert set(SHARED) <= set(shared(names))
     assert all(name in names and retired(name) for name in KEPT)
+    assert set(KEPT_PARTS) <= set(with_retired_parts(files(".py", under=PACKAGE)))
 
 
 def test_a_shared_name_and_a_retired_word_are_seen() -> None:
@@ -77,3 +121,6 @@ def test_a_shared_name_and_a_retired_word_are_seen() -> None:
     assert shared({"Part": ["a.py", "b.py"], "Row": ["c.py"]}) == {"Part": ["a.py", "b.py"]}
     assert retired("FleetSeat") == {"Fleet", "Seat"}
     assert retired("PartitionHandle") == retired("Fewest") == set()
+    assert set(identifiers("def f(told): self._swept = retold = 1")) == {"f", "told", "retold", "_swept"}
+    assert retired_parts("_is_told") == {"told"}
+    assert retired_parts("mended") == retired_parts("recommend") == set()

@@ -37,7 +37,7 @@ from penstock.views import Table, View
 _FORMATS = ("jsonl", "csv", "parquet")
 _PACKED = ("gz", "zst")
 _Written = Callable[[BinaryIO, FileColumns, Iterable[dict[str, Any]], Callable[[int], None]], None]
-_TOLD = 1024  # lines between two reports of progress
+_REPORT_EVERY = 1024  # lines between two reports of progress
 
 
 @command(
@@ -191,9 +191,9 @@ def _write(source: _Source, kind: str, out: BinaryIO, tell: Callable[[int], None
     n = 0
     for n, line in enumerate(source.lines(), 1):
         out.write(line + b"\n")
-        if n % _TOLD == 0:
-            tell(_TOLD)
-    tell(n % _TOLD)
+        if n % _REPORT_EVERY == 0:
+            tell(_REPORT_EVERY)
+    tell(n % _REPORT_EVERY)
 
 
 def _kind(format: str | None, output: str | None) -> tuple[str, str | None]:

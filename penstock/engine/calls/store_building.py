@@ -38,7 +38,7 @@ class StoreBuilding:
         """Build the rest now, and report the views that were built since the store was opened."""
         self._finish(progress)
         core = self._core
-        return migrated_of(core.changed, core.told, [core.switched], core.feed.on, lambda: Snapshot(core))
+        return migrated_of(core.changed, core.built_records, [core.switched], core.feed.on, lambda: Snapshot(core))
 
     def build_once(self, limit: int) -> Turn:
         """Do one step."""

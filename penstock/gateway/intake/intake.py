@@ -192,12 +192,14 @@ def _ts_of(node: IntakeTable, columns: DecodedColumns, batch: TableBatch, places
 def _first_kind(batch: TableBatch, values: Sequence[Any] | Ints, places: Index, bad: dict[int, str]) -> str | None:
     """Return the kind of the first valid ts among documents and deletions, in their order."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    told = {place: value for i, (place, value) in enumerate(zip(places.tolist(), listed, strict=True)) if i not in bad}
+    by_place = {
+        place: value for i, (place, value) in enumerate(zip(places.tolist(), listed, strict=True)) if i not in bad
+    }
     for place, deletion in batch.deletes.items():
         if deletion.ts is not None and not key_lanes([deletion.key], 0)[1]:
-            told[place] = deletion.ts
-    for place in sorted(told):
-        found = kind_of(told[place])
+            by_place[place] = deletion.ts
+    for place in sorted(by_place):
+        found = kind_of(by_place[place])
         if found is not None:
             return found
     return None

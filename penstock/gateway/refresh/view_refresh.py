@@ -91,10 +91,10 @@ def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer
         db = emissions_db(view.number)
         keys = [record_key(base) for base, *_ in places]
         blocks = view.remembered(writer).blocks(keys, [size for _, size, *_ in places])
-        for key, told, (_, size, which, at) in zip(keys, blocks, places, strict=True):
+        for key, remembered, (_, size, which, at) in zip(keys, blocks, places, strict=True):
             order: NDArray[np.int64] = np.arange(size)
             order[at] = size + np.arange(at.size)
-            own = Emissions.join([told, emissions.take(which)]).take(order)
+            own = Emissions.join([remembered, emissions.take(which)]).take(order)
             writer.put_many(db, [(key, emissions_row(key, own, view.groups))])
 
     return remember

@@ -27,7 +27,7 @@ MANY = -2  # several contributions, stored next to the column
 BAD = -3  # the value cannot be a group
 
 _PLAIN = (str, int, type(None))
-_TOLD_APART = (bool, float, tuple, list)
+_ENCODED_TYPES = (bool, float, tuple, list)
 _FEW = 16  # limit of codes up to which Python is faster than NumPy's fixed cost
 _COST = 220  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
 
@@ -61,7 +61,7 @@ class Groups(dict[Any, int]):
         if kind is float and value.is_integer():
             return self[int(value)]
         encoded = encode_key(value)
-        if kind not in _TOLD_APART:
+        if kind not in _ENCODED_TYPES:
             own = decode_key(encoded)  # an instance of a subclass becomes its base type
             if type(own) in _PLAIN or type(own) is bytes:
                 return self[own]

@@ -54,7 +54,7 @@ _FEW = 8  # limit of lines for which no decoder is created
 _PLAIN = (frozenset({str}), frozenset({int}), frozenset({str, type(None)}), frozenset({int, type(None)}))
 _ANY_ERROR = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, PenstockError, ValueError)
 _dict_of_json = msgspec.json.Decoder().decode
-Told = tuple[Emissions, dict[int, Hold]]
+FunctionOutput = tuple[Emissions, dict[int, Hold]]  # and by index the reasons why the view holds a document
 Teller = tuple[str, FunctionMapper, Callable[[], Groups]]
 
 
@@ -69,7 +69,7 @@ class DecodedColumns:
     codes: dict[Key, Codes]
     inputs: dict[Path, Column]
     where: dict[Where, NDArray[np.bool_]]
-    told: dict[str, Told]  # by view: the function's output, and by index the reasons why it holds a document
+    outputs: dict[str, FunctionOutput]  # by view
     bad: dict[int, str] = field(default_factory=dict)
 
 
@@ -175,22 +175,22 @@ class Decoder:
             except OverflowError:
                 inputs[path] = input_column(block.list(path), n, None, keep)
         where = {w: condition(w, block.list, n) for w in plan.wheres}
-        told = self._told(block, bad) if tell else {}
-        return DecodedColumns(n, k0, k1, ts, codes, inputs, where, told, bad)
+        outputs = self._function_outputs(block, bad) if tell else {}
+        return DecodedColumns(n, k0, k1, ts, codes, inputs, where, outputs, bad)
 
-    def _told(self, block: TypedBlock, bad: dict[int, str]) -> dict[str, Told]:
+    def _function_outputs(self, block: TypedBlock, bad: dict[int, str]) -> dict[str, FunctionOutput]:
         """Run the functions, each on its own copies. The last gets the originals if no column refers to them."""
         docs = block.docs
-        n, out = len(docs), dict[str, Told]()
+        n, out = len(docs), dict[str, FunctionOutput]()
         good = [i for i in range(n) if i not in bad] if bad else range(n)
         if bad:
             docs = [docs[i] for i in good]
         spare = 0 if any(self._plan.inputs.values()) else len(self._tellers)
         for i, (name, mapper, groups) in enumerate(self._tellers, 1):
-            told, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
+            emissions, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
             if bad:
-                told, held = told.spread(good, n), {good[i]: hold for i, hold in held.items()}
-            out[name] = told, held
+                emissions, held = emissions.spread(good, n), {good[i]: hold for i, hold in held.items()}
+            out[name] = emissions, held
         return out
 
     def _keys(self, block: TypedBlock, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
@@ -262,14 +262,14 @@ def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:
     for p in parts:
         bad.update((at + i, reason) for i, reason in p.bad.items())
         at += p.n
-    told: dict[str, Told] = {}
-    for name in first.told:
+    outputs: dict[str, FunctionOutput] = {}
+    for name in first.outputs:
         holds: dict[int, Hold] = {}
         start = 0
         for p in parts:
-            holds.update((start + i, hold) for i, hold in p.told[name][1].items())
+            holds.update((start + i, hold) for i, hold in p.outputs[name][1].items())
             start += p.n
-        told[name] = Emissions.join([p.told[name][0] for p in parts]), holds
+        outputs[name] = Emissions.join([p.outputs[name][0] for p in parts]), holds
     return DecodedColumns(
         at,
         np.concatenate([p.k0 for p in parts]),
@@ -278,7 +278,7 @@ def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:
         {key: np.concatenate([p.codes[key] for p in parts]) for key in first.codes},
         {path: Column.join([p.inputs[path] for p in parts]) for path in first.inputs},
         {w: np.concatenate([p.where[w] for p in parts]) for w in first.where},
-        told,
+        outputs,
         bad,
     )
 

@@ -29,14 +29,14 @@ _COMMIT = 8 << 20  # bytes of rows in a transaction
 @dataclass(frozen=True, slots=True)
 class DocumentLines:
     """Lines with the lanes of their keys. `gone` marks tombstones. `numbers` are the former numbers, if order counts.
-    `told` has the emissions of the lines by view."""
+    `emissions` has the emissions of the lines by view."""
 
     k0: Lane
     k1: Lane | None
     lines: list[bytes]
     gone: NDArray[np.bool_] | None
     numbers: NDArray[np.int64] | None
-    told: dict[int, Emissions]
+    emissions: dict[int, Emissions]
 
     @classmethod
     def joined(cls, parts: Sequence[DocumentLines]) -> DocumentLines:
@@ -56,7 +56,7 @@ class DocumentLines:
             [line for part in parts for line in part.lines],
             gone,
             numbers,
-            {view: Emissions.join([part.told[view] for part in parts]) for view in parts[0].told},
+            {view: Emissions.join([part.emissions[view] for part in parts]) for view in parts[0].emissions},
         )
 
 
@@ -109,7 +109,7 @@ class NewStore:
         key = record_key(log.mark.tail)
         with self._store.write() as writer:
             mark = log.append(writer, own.lines, slots, own.gone, (n - gone, gone))
-            for view, emissions in own.told.items():
+            for view, emissions in own.emissions.items():
                 writer.put_many(emissions_db(view), [(key, emissions_row(key, emissions, groups[view]))])
             if own.numbers is not None:
                 writer.put_many(moved_lines_db(node.number), [(key, seal(key, own.numbers.astype("<i8").tobytes()))])

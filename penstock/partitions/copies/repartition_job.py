@@ -200,8 +200,8 @@ def _check_at_rest(snap: Snapshot) -> None:
                 f"partition {i} has {owed:,} productions that others did not take yet; open the store, which sends "
                 "them, close it, and repartition after that"
             )
-        told, states = unconfirmed_batches(part.reader()), [own.state for own in snap.parts]
-        unsaved = [of for of, batch in told.items() if batch > states[of].unheard.get(i, states[of].batch)]
+        batches, states = unconfirmed_batches(part.reader()), [own.state for own in snap.parts]
+        unsaved = [of for of, batch in batches.items() if batch > states[of].unheard.get(i, states[of].batch)]
         early = next(iter(unsaved), None)
         if early is not None:
             raise PenstockError(

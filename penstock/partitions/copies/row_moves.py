@@ -156,7 +156,7 @@ class RowMoves:
             return
         k0, k1 = segment.k0[at], None if segment.k1 is None else segment.k1[at]
         owners = self._ranges.of_lanes(k0, k1)
-        told = {view.number: _stored_emissions(part, view, groups[view.number], segment) for view in views}
+        by_view = {view.number: _stored_emissions(part, view, groups[view.number], segment) for view in views}
         for owner in np.unique(owners).tolist():
             mine = owners == owner
             own = at[mine]
@@ -170,7 +170,7 @@ class RowMoves:
                     segment.lines(own),
                     None if segment.gone is None else segment.gone[own],
                     numbers,
-                    {number: emissions.take(own) for number, emissions in told.items()},
+                    {number: emissions.take(own) for number, emissions in by_view.items()},
                 ),
                 groups,
             )

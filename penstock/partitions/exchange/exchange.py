@@ -89,7 +89,7 @@ class PartitionExchange:
         self.unheard: dict[int, int] = {}  # by partition that must hear it, the last batch that was saved then
         self.heard: dict[int, int] = {}  # by receiver, the batch of an early set whose outcome it has not heard
         self.asked: set[int] = set()  # partitions to hear the outcome now, and not only when nothing else is sent
-        self._told: dict[int, bytes] = {}  # by receiver, its early set of the current batch
+        self._early: dict[int, bytes] = {}  # by receiver, its early set of the current batch
         self._records: Mapping[int, Part] = {}  # by owner, its records of that batch, if it is atomic
         self._kept: dict[int, int] = {}  # by sender, the batch that has an undo row here; 0 for none
 
@@ -143,12 +143,12 @@ class PartitionExchange:
 
         `records` are the records of an atomic batch that other partitions own.
         """
-        self.batch, self._told = number, {other: pack(early[other].parts) for other in by}
+        self.batch, self._early = number, {other: pack(early[other].parts) for other in by}
         self._records = records
         try:
             yield
         finally:
-            self.batch, self._told, self._records = 0, {}, {}  # a later commit must not count a failed batch as saved
+            self.batch, self._early, self._records = 0, {}, {}  # a later commit must not count a failed batch as saved
 
     def fold(self, reader: Reader, writes: Writes) -> None:
         """Fold the gathered contributions, parent views first, and add the records for other partitions."""
@@ -169,10 +169,12 @@ class PartitionExchange:
             return state
         writes.after.append(self._wake)
         records = {other: own for other, parts in leaving.items() if (own := [p for p in parts if is_records(p)])}
-        told = {other: own for other, parts in leaving.items() if (own := [p for p in parts if not is_records(p)])}
+        contributions = {
+            other: own for other, parts in leaving.items() if (own := [p for p in parts if not is_records(p)])
+        }
         sent = saved(writer, records, state.sent)  # apart from contributions: no damaged group can block them
         batches = {**state.batches, **{other: sent[other] for other in records}}
-        sent = saved(writer, told, sent)
+        sent = saved(writer, contributions, sent)
         return msgspec.structs.replace(state, sent=sent, batches=batches)
 
     def _unsaid(self, leaving: Mapping[int, list[Part]], batch: int) -> dict[int, list[Part]]:
@@ -181,7 +183,7 @@ class PartitionExchange:
         for other, parts in leaving.items():
             sets = [numbered(part, batch) for part in parts if is_sets(part)]
             rest = [part for part in parts if not is_sets(part)]
-            if sets and self._told.get(other) != pack(sets):
+            if sets and self._early.get(other) != pack(sets):
                 rest += sets
             if rest:
                 out[other] = rest
@@ -271,11 +273,11 @@ def receive(core: Core, production: Production) -> int:
 
 def _take(core: Core, parting: PartitionExchange, production: Production, fresh: ReceivedProductions) -> None:
     sender, epoch, batch = production.sender, production.epoch, fresh.batch
-    told = [part for part in fresh.parts if not is_records(part)]
+    contributions = [part for part in fresh.parts if not is_records(part)]
     refused: dict[str, int] = {}
 
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(parting.views, core.catalog.highest(), told, writes)
+        parting.gather(parting.views, core.catalog.highest(), contributions, writes)
         for part in fresh.parts:
             if is_records(part):
                 refused.update(take_records(core, part, writer, writes))

@@ -30,7 +30,7 @@ class EarlyDelivery:
 
     def __init__(self, early: EarlySet) -> None:
         self.early = early
-        self.there = False
+        self.answered = False
         self.over = threading.Event()  # it has arrived, or failed
 
 
@@ -44,7 +44,7 @@ class DeliveryThread(threading.Thread):
         self._folder = folder
         self._patience = patience
         self._news = threading.Event()
-        self._told: EarlyDelivery | None = None
+        self._delivery: EarlyDelivery | None = None
         self._ended = False
         self._there: RemoteWriter | None = None
         self.start()
@@ -55,9 +55,9 @@ class DeliveryThread(threading.Thread):
 
     def tell(self, early: EarlySet) -> EarlyDelivery:
         """Send this early set, in place of one not sent yet."""
-        told = self._told = EarlyDelivery(early)
+        delivery = self._delivery = EarlyDelivery(early)
         self._news.set()
-        return told
+        return delivery
 
     def end(self) -> None:
         """Stop the thread."""
@@ -80,28 +80,28 @@ class DeliveryThread(threading.Thread):
                 self._drop()  # the receiver ended, and may start again elsewhere
                 self._wait()
             except PenstockError as error:
-                if (told := self._told) is not None:
-                    told.over.set()  # the receiver refused it and gets a production later
+                if (delivery := self._delivery) is not None:
+                    delivery.over.set()  # the receiver refused it and gets a production later
                 _log.error("partition %d takes nothing of partition %d: %s", self.other, self._member.here, error)
                 self._drop()
                 self._wait()
         self._drop()
-        if (told := self._told) is not None:
-            told.over.set()
+        if (delivery := self._delivery) is not None:
+            delivery.over.set()
 
     def _carried(self) -> bool:
         """Send the first message that waits; return True if there was one."""
         if self._member.urgent(self.other):
             self._send_sets()
-        owed, told = self._member.owed(self.other), self._told
+        owed, delivery = self._member.owed(self.other), self._delivery
         if owed is not None:
             self._member.arrived(self.other, self._asked(RECEIVE, production=owed))
             return True
-        if told is None or told.over.is_set():
+        if delivery is None or delivery.over.is_set():
             return False
-        self._asked(HEAR, early=told.early)
-        told.there = True
-        told.over.set()
+        self._asked(HEAR, early=delivery.early)
+        delivery.answered = True
+        delivery.over.set()
         return True
 
     def _send_sets(self) -> None:

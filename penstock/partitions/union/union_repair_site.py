@@ -142,7 +142,7 @@ class PartitionedSite:
         for _ in range(_ATTEMPTS):
             with self._held.still(settled=False), self._cut() as snap:
                 found, done = self._compared(name, asked, snap, True, progress)
-            out.said += found.said
+            out.repaired += found.repaired
             out.replaced += found.replaced
             if done:
                 return out

@@ -86,17 +86,17 @@ class PartitionedBuilding:
 
     def migrate(self, progress: Progress | None) -> Migrated:
         """Build the rest now, and report the views that were built since the store was opened."""
-        swept = self.build_all(progress)
-        told, switched = sum(own.told for own in swept), [own.switched for own in swept]
-        return migrated_of(self._changed, told, switched, self._feed, self._store.snapshot)
+        steps = self.build_all(progress)
+        applied, switched = sum(own.applied for own in steps), [own.switched for own in steps]
+        return migrated_of(self._changed, applied, switched, self._feed, self._store.snapshot)
 
     def begin(self) -> None:
         """Build the rest, if there is any: a small rest at once, a large one by a thread."""
         self._state.must_be_open()
-        swept = self._swept(None)
-        if not any(own.more or own.waits_or_unfinished for own in swept):
+        steps = self._build_steps(None)
+        if not any(own.more or own.waits_or_unfinished for own in steps):
             return
-        if sum(own.total - own.done for own in swept) <= AT_ONCE:
+        if sum(own.total - own.done for own in steps) <= AT_ONCE:
             self.build_all(None)
         else:
             self.sweeper = start_build(self)
@@ -120,29 +120,29 @@ class PartitionedBuilding:
 
     def build_all(self, progress: Progress | None) -> list[BuildProgress]:
         """Build the rest in steps; return the last answers of the partitions."""
-        more, swept = True, list[BuildProgress]()
+        more, steps = True, list[BuildProgress]()
         while more:
             with self._state.lock.next():
                 self._state.must_be_open()
-                more, swept = self.build(STEP)
-            if progress is not None and any(own.total for own in swept):
-                progress(sum(own.done for own in swept), sum(own.total for own in swept))
-        return swept
+                more, steps = self.build(STEP)
+            if progress is not None and any(own.total for own in steps):
+                progress(sum(own.done for own in steps), sum(own.total for own in steps))
+        return steps
 
     def build(self, limit: int) -> tuple[bool, list[BuildProgress]]:
         """Take a step at each partition; once none has any left, all switch.
 
         Return True if more is left, and the answers of the partitions.
         """
-        swept = self._swept(limit)
+        steps = self._build_steps(limit)
         with suppress(PenstockError):  # a later call reports a production that is refused, and repairs begin with this
             self._store.push()
-        if any(own.waits_or_unfinished for own in swept) and not any(own.more for own in swept):
-            self.switching = self.switching or any(own.unfinished for own in swept)
+        if any(own.waits_or_unfinished for own in steps) and not any(own.more for own in steps):
+            self.switching = self.switching or any(own.unfinished for own in steps)
             with self._store.still():
                 self.switching = True
-                swept = self.finish_switch()
-        return any(own.more or own.waits_or_unfinished for own in swept), swept
+                steps = self.finish_switch()
+        return any(own.more or own.waits_or_unfinished for own in steps), steps
 
     def finish_switch(self) -> list[BuildProgress]:
         """Switch those partitions that wait, if a switch was begun, and let all of them drop the former generation.
@@ -155,10 +155,10 @@ class PartitionedBuilding:
             for seat in self._handles:
                 seat.repair("refill", "switch", self.refilled)
         else:
-            self._swept(None, "switch")
-        swept = self._swept(None, "finish")
+            self._build_steps(None, "switch")
+        steps = self._build_steps(None, "finish")
         self.switching, self.refilled = False, 0
-        return swept
+        return steps
 
     def finish_switch_first(self) -> None:
         """Finish a switch that failed between two partitions, before anything else is committed."""
@@ -166,5 +166,5 @@ class PartitionedBuilding:
             with self._store.still(settled=False):
                 pass
 
-    def _swept(self, limit: int | None, switch: Switch | None = None) -> list[BuildProgress]:
-        return self._store.at_each(lambda seat: seat.swept(limit, switch))
+    def _build_steps(self, limit: int | None, switch: Switch | None = None) -> list[BuildProgress]:
+        return self._store.at_each(lambda seat: seat.build_step(limit, switch))

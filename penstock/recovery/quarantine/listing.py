@@ -49,9 +49,9 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
         alone = len(snap.parts) == 1
         for i, part in enumerate(snap.parts):
             for number, reject in rejected_records(part.reader(), wanted if alone else wanted.within(i)):
-                shown = snap.schema.tables.get(reject.table)
+                visible = snap.schema.tables.get(reject.table)
                 name = record_id(number, None if alone else i)
-                yield _record(name, reject, None if shown is None else shown.table)
+                yield _record(name, reject, None if visible is None else visible.table)
     views = views_of(snap.schema.views.values(), wanted)
     if wanted.of_kind(QuarantineKind.DOCUMENT):
         for view in views:
@@ -203,7 +203,7 @@ def held_groups(
 
 def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarantined:
     assert state.held is not None, "asked of held groups"
-    reason, shown = state.held
+    reason, result = state.held
     return Quarantined(
         group_id(view.name, key),
         QuarantineKind.GROUP,
@@ -211,5 +211,5 @@ def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarant
         reason,
         view=view.name,
         key=decode_key(whole),
-        result=shown,
+        result=result,
     )

@@ -145,32 +145,32 @@ class OneStoreRetries:
     def _find(self, reader: Reader, wanted: EntryFilter) -> _SelectedEntries:
         """Find the selected entries."""
         out = _SelectedEntries()
-        views = self._shown(reader, wanted)
+        views = self._visible_views(reader, wanted)
         if wanted.of_kind(QuarantineKind.RECORD):
             for number, own in out.first(rejected_records(reader, wanted), wanted):
                 out.records.append((number, len(own.received.data)))
             out.ids.update(record_id(number) for number, _ in out.records)
-        for view, shown in views if wanted.of_kind(QuarantineKind.DOCUMENT) else ():
-            found = ((key, document_id(view.name, key), rests) for key, *_, rests in held_documents(reader, shown))
+        for view, visible in views if wanted.of_kind(QuarantineKind.DOCUMENT) else ():
+            found = ((key, document_id(view.name, key), rests) for key, *_, rests in held_documents(reader, visible))
             mine = ((key, name) for key, name, rests in found if wanted.has(name) and (wanted.resting or not rests))
             pairs = list(out.first(mine, wanted))
             out.documents.append((view, [key for key, _ in pairs]))
             out.ids.update(name for _, name in pairs)
         grouped = self._remake is not None and wanted.of_kind(QuarantineKind.GROUP)
-        for view, shown in views if grouped else ():
+        for view, visible in views if grouped else ():
             many = self._core.state.held_groups.get(view.name, 0)
-            every = ((key, whole) for key, whole, _ in held_groups(reader, shown, many, wanted))
+            every = ((key, whole) for key, whole, _ in held_groups(reader, visible, many, wanted))
             own_groups = list(out.first(every, wanted))
             out.groups.append((view, own_groups))
             out.ids.update(group_id(view.name, key) for key, _ in own_groups)
         return out
 
-    def _shown(self, reader: Reader, wanted: EntryFilter) -> list[tuple[ViewNode, ViewNode]]:
+    def _visible_views(self, reader: Reader, wanted: EntryFilter) -> list[tuple[ViewNode, ViewNode]]:
         """Return the selected views, each with the generation that readers see, if there is one."""
-        shown = self._core.schema(reader).views
+        visible = self._core.schema(reader).views
         out: list[tuple[ViewNode, ViewNode]] = []
         for view in views_of(self._core.views.values(), wanted):
-            seen = view if view.building is None else shown.get(view.name)
+            seen = view if view.building is None else visible.get(view.name)
             if seen is not None:
                 out.append((view, seen))
         return out
@@ -192,8 +192,8 @@ class OneStoreRetries:
         found = read_rejects(writer, numbers)
         release({number: reject.table for number, reject in found.items()}, writes)
         if any(reject.lost for reject in found.values()):  # only the remaining rejects tell the counts by table
-            left, kept = counted(writer, found), self._core.state.kept
-            writes.kept.update({name: left.get(name, 0) - kept.get(name, 0) for name in {*left, *kept}})
+            left, before = counted(writer, found), self._core.state.kept
+            writes.kept.update({name: left.get(name, 0) - before.get(name, 0) for name in {*left, *before}})
         return Settled(dropped=len(found))
 
     def _take_records(self, numbers: Sequence[int], writer: Writer, writes: Writes) -> Settled:
@@ -220,7 +220,7 @@ class OneStoreRetries:
         self,
         node: TableNode,
         rejects: dict[int, RejectedRecord],
-        kept: Mapping[int, str],
+        tables: Mapping[int, str],
         writer: Writer,
         writes: Writes,
     ) -> Settled:
@@ -235,7 +235,7 @@ class OneStoreRetries:
             batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
         if not node.table.has_ts and batch.n:
             late = superseded(node, writer, batch, [rejects[number].tail for number in numbers])
-            left.update((numbers[place], why) for place, why in late.items())
+            left.update((numbers[place], reason) for place, reason in late.items())
             batch, numbers = ready({n: r for n, r in rejects.items() if n not in left}, left)
         taken: dict[int, int] = {}
         if batch.n:
@@ -246,7 +246,7 @@ class OneStoreRetries:
                     left[number] = report.rejected[place]
                 else:
                     taken[number] = outcomes[place]
-        release({number: kept[number] for number in taken}, writes)
+        release({number: tables[number] for number in taken}, writes)
         kinds = list(taken.values())
         counted = Settled(kinds.count(Outcome.APPLIED), kinds.count(Outcome.EQUAL), kinds.count(Outcome.LATE))
         return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
@@ -297,9 +297,9 @@ class OneStoreRetries:
                 holds = {key: (own.whole, own.hold) for key, own in node.remembered(writer).held(part).items()}
                 if not holds:
                     return Settled()
-                there = set(step(writer, writes, node, holds))
-                writes.changed = writes.changed or bool(there)
-                gone = [key for key in holds if key not in there]
+                present = set(step(writer, writes, node, holds))
+                writes.changed = writes.changed or bool(present)
+                gone = [key for key in holds if key not in present]
                 return Settled.of_left([Left(document_id(view, key), "its document is not there") for key in gone])
 
             lost = self._amend(one, len(part))

@@ -187,7 +187,7 @@ class RebuildListener:
         self._read = 0
         self.lost = False
 
-    def told(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
+    def committed(self, groups: Groups, plus: Contributions, minus: Contributions) -> None:
         """Spool contributions that were added and removed."""
         known: dict[int, int] = {}
         names: list[bytes] = []

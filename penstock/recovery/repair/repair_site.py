@@ -40,7 +40,7 @@ _IN_MEMORY = 100_000  # documents up to which the shadow is kept in memory
 class ViewComparison:
     """The outcome of a comparison: the report, and the groups that are, or would be, replaced."""
 
-    said: list[Repaired] = field(default_factory=list)
+    repaired: list[Repaired] = field(default_factory=list)
     replaced: list[ReplacedGroup] = field(default_factory=list)
     void: bool = False  # deferred nodes are unreadable
 

@@ -92,7 +92,7 @@ class Restatement:
                 "batches from being written, then run this again"
             )
         replaced = compared.replaced
-        self.note(compared.said)
+        self.add_repairs(compared.repaired)
         self._mark_repaired(name)
         if not self.fix:
             self._wrong_rows |= {one.repaired.view for one in replaced if one.repaired.what in _SHOWN}
@@ -115,7 +115,7 @@ class Restatement:
         )
         return True
 
-    def note(self, repaired: Sequence[Repaired]) -> None:
+    def add_repairs(self, repaired: Sequence[Repaired]) -> None:
         """Add repairs to the report."""
         for one in repaired:
             key = one.view, b"" if one.group is ABSENT else encode_key(one.group)
@@ -124,7 +124,7 @@ class Restatement:
     def step(self, place: int, do: str, *what: Any) -> Any:
         """Run a step at one place, and report its changes as repairs."""
         out, changed = self.site.step(place, do, *what)
-        self.note(changed)
+        self.add_repairs(changed)
         return out
 
     def repair_emissions(self, name: str) -> None:
@@ -160,12 +160,12 @@ class Restatement:
         learnt = self._repaired_emissions.pop(name, [])
         self.anew += [one.where for one in learnt]
         if any(not one.groups for one in learnt):
-            self.note([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
+            self.add_repairs([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
         groups = sorted({group for one in learnt for group in one.groups})
         if groups:
             with self.site.snapshot() as snap:
                 results = results_of_groups(snap.reader(), self.site.views[name], groups)
-            self.note([Repaired(name, decode_key(g), r, r, Mended.REMEMBERED) for g, r in results.items()])
+            self.add_repairs([Repaired(name, decode_key(g), r, r, Mended.REMEMBERED) for g, r in results.items()])
 
     def _read_anew(self) -> None:
         for place in range(self.site.places):

@@ -43,7 +43,7 @@ __all__ = ["CopyPart", "RemapTask", "VerifyJob"]
 
 _BLOCK = 1 << 10
 _LINES = 1 << 12  # documents per block
-_TOLD_APART = {str, int, type(None)}
+_COMPARABLE = {str, int, type(None)}
 _encode = msgspec.msgpack.Encoder().encode
 _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
 
@@ -316,7 +316,7 @@ class _DecodedEmissions:
 
 def _same_values(a: list[Any], b: list[Any]) -> bool:
     """Test whether the values are equal and have equal types. Python's == ignores some types."""
-    if set(map(type, a)) | set(map(type, b)) <= _TOLD_APART:
+    if set(map(type, a)) | set(map(type, b)) <= _COMPARABLE:
         return a == b
     return canonical(a) == canonical(b)
 

@@ -29,7 +29,7 @@ from penstock.testing.simulator.operator import holds_any
 from penstock.testing.simulator.publisher import Link
 
 _POLLS = 4
-_SWEEP = 1 << 10
+_BUILD_LIMIT = 1 << 10
 
 
 class World(Machine):
@@ -148,7 +148,7 @@ class World(Machine):
             self.look()
         self._deliver_all()
         while self.core.build is not None or self.core.catalog.trash:
-            self.build(1, _SWEEP)
+            self.build(1, _BUILD_LIMIT)
         if self.lenient:
             self.repair(Operate(OperatorAction.RETRY, record=Record("", None, None)))
         for _ in range(_POLLS):

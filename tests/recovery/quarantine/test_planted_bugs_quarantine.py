@@ -30,7 +30,7 @@ BUGS = [
         Bug(
             "what is taken stays in quarantine",
             "recovery.quarantine.retry_drop:OneStoreRetries._take",
-            "release({number: kept[number] for number in taken}, writes)",
+            "release({number: tables[number] for number in taken}, writes)",
             "pass",
         ),
         on_one(records.test_a_record_is_retried_with_its_own_ts),
@@ -39,8 +39,8 @@ BUGS = [
         Bug(
             "what is rejected again is let go",
             "recovery.quarantine.retry_drop:OneStoreRetries._take",
-            "release({number: kept[number] for number in taken}, writes)",
-            "release(dict(kept), writes)",
+            "release({number: tables[number] for number in taken}, writes)",
+            "release(dict(tables), writes)",
         ),
         on_one(records.test_what_is_rejected_again_stays),
     ),

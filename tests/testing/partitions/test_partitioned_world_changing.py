@@ -90,12 +90,12 @@ def _the_first_partition_speaks_for_all(m: pytest.MonkeyPatch) -> None:
 
 def _each_switches_by_itself(m: pytest.MonkeyPatch) -> None:
     def build(self: Any, limit: int) -> tuple[bool, list[Any]]:
-        swept = self._swept(limit)
+        steps = self._build_steps(limit)
         self._store.push()
-        if any(own.waits for own in swept):
+        if any(own.waits for own in steps):
             with self._store.still():
-                swept = self._swept(None, switch="switch")
-        return any(own.more or own.waits for own in swept), swept
+                steps = self._build_steps(None, switch="switch")
+        return any(own.more or own.waits for own in steps), steps
 
     m.setattr(view_building.PartitionedBuilding, "build", build)
 
