@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ puts: $(READY) ## 200 programs put into one store that nobody holds; make puts A
 
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)
+
+connector-kills: $(READY) ## kill stores that receive from a Wallaroo worker; ARGS="--kills 300"
+	$(BIN)/python -m tests.spout.wallaroo_kills $(ARGS)
 
 lock: $(READY) ## write requirements/dev.txt anew from dev.in (needs uv)
 	uv pip compile requirements/dev.in --quiet --universal --python-version 3.11 --generate-hashes \

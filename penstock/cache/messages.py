@@ -158,7 +158,7 @@ _SECRETS = (  # each pattern matches up to the last @, since a password may cont
     re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # not after a port
     re.compile(r"(://[^\s:/@]*:)\S*(?=@)"),
     re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a user name alone may be a token
-    re.compile(r"([?&][^\s=&]*(?:pass|secret|token|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
+    re.compile(r"([?&][^\s=&]*(?:pass|secret|token|cookie|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
 )
 
 

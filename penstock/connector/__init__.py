@@ -12,7 +12,7 @@ from penstock.connector.coordinator import (
     StartSession,
 )
 from penstock.connector.coordinator_state import CoordinatorState, MemoryCoordinatorState, OpenTransaction
-from penstock.connector.errors import ConnectorFault, LogDamaged, ProtocolFault
+from penstock.connector.errors import ConnectorFault, HostClosed, LogDamaged, ProtocolFault
 from penstock.connector.events import (
     DataReceived,
     Disconnected,
@@ -69,7 +69,7 @@ from penstock.connector.session import (
     Table,
 )
 from penstock.connector.sockets import ConnectorSource as Source
-from penstock.connector.sockets import SessionSocket
+from penstock.connector.sockets import ParticipantServer, SessionSocket
 from penstock.connector.source_acceptor import (
     SOURCE_ACCEPTOR,
     BeginCheckpoint,
@@ -150,6 +150,7 @@ __all__ = [
     "FrameSplitter",
     "Hello",
     "HelloReceived",
+    "HostClosed",
     "ListUncommitted",
     "LogDamaged",
     "LogRecord",
@@ -167,6 +168,7 @@ __all__ = [
     "Output",
     "Participant",
     "ParticipantRegistry",
+    "ParticipantServer",
     "ParticipantState",
     "Phase1",
     "Phase1Reply",

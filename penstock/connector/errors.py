@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import PenstockError
 
-__all__ = ["ConnectorFault", "LogDamaged", "ProtocolFault"]
+__all__ = ["ConnectorFault", "HostClosed", "LogDamaged", "ProtocolFault"]
 
 
 class ConnectorFault(PenstockError):
@@ -34,6 +34,13 @@ class ProtocolFault(PenstockError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class HostClosed(PenstockError):
+    """The host of a session was closed, so no further step can become durable. The session ends without ERROR."""
+
+    def __init__(self) -> None:
+        super().__init__("the host of the session was closed")
 
 
 class LogDamaged(PenstockError):

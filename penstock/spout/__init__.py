@@ -14,6 +14,7 @@ from penstock.spout.record import Record
 from penstock.spout.uri import Uri
 from penstock.spout.uris.kafka_uri import moment_in, open_kafka
 from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
+from penstock.spout.wallaroo_spout import WallarooSpout
 
 __all__ = [
     "FORMATS",
@@ -42,6 +43,7 @@ __all__ = [
     "UnknownScheme",
     "Uri",
     "UriError",
+    "WallarooSpout",
     "begun",
     "file_size",
     "format_of",

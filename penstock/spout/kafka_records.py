@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from penstock.cache import (
-    PenstockError,
     RecordError,
     TooManyDigits,
     decode_json,
@@ -25,21 +22,7 @@ from penstock.cache import (
 )
 from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
 from penstock.kafka import MARK, Chunk
-
-_SPACE = b" \t\r\n"
-_MAPS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))  # first bytes of a map in MessagePack
-_ERRORS = (PenstockError, msgspec.MsgspecError, ValueError, RecursionError)
-
-
-@dataclass(slots=True)
-class KafkaRecords:
-    """The result of converting records. Places count from 0, and those in `skips` gave no record."""
-
-    batch: TableBatch
-    skips: list[int] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)
-    received: dict[int, ReceivedRecord] = field(default_factory=dict)
-
+from penstock.spout.received_messages import CONVERSION_ERRORS, ConvertedRecords, document_line
 
 # -- keys
 
@@ -76,7 +59,7 @@ def packed_key(data: bytes) -> Any:
     """Decode a key as MessagePack."""
     try:
         key = unpack_received(data)
-    except _ERRORS:
+    except CONVERSION_ERRORS:
         raise RecordError("its key is no MessagePack") from None
     return tuple(key) if isinstance(key, list) else key
 
@@ -100,26 +83,26 @@ class KafkaFormat:
         """Return whether a JSON object is the document unchanged, and its key is ignored."""
         return not self.fields and not self.debezium
 
-    def take(self, chunk: Chunk) -> KafkaRecords:
+    def take(self, chunk: Chunk) -> ConvertedRecords:
         """Convert the records of a chunk."""
         if chunk.plain and self.by_value:
-            return KafkaRecords(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
+            return ConvertedRecords(TableBatch(chunk.values, beside=chunk.time if chunk.records else None))
         return self._one_by_one(chunk)
 
-    def _one_by_one(self, chunk: Chunk) -> KafkaRecords:
-        out = KafkaRecords(TableBatch([]))
+    def _one_by_one(self, chunk: Chunk) -> ConvertedRecords:
+        out = ConvertedRecords(TableBatch([]))
         batch, places = out.batch, list[int]()
         for place, value in enumerate(chunk.values):
             if value is None and chunk.key(place) == MARK:
                 out.skips.append(place)
                 continue
             try:
-                found, ts = self._change(value) if self.debezium and value is not None else (_line(value), None)
+                found, ts = self._change(value) if self.debezium and value is not None else (document_line(value), None)
                 if found is None:
                     batch.deletes[batch.n] = Deletion(self._key(chunk, place))
                 else:
                     batch.lines.append(self._keyed(found, chunk, place) if self.fields else found)
-            except _ERRORS as error:
+            except CONVERSION_ERRORS as error:
                 out.refused[place] = str(getattr(error, "reason", error))
                 out.received[place] = self._received(chunk, place)
                 out.skips.append(place)
@@ -150,7 +133,7 @@ class KafkaFormat:
     @staticmethod
     def _change(value: bytes) -> tuple[bytes | None, Any]:
         """Return the document after a change of Debezium, None if it was deleted, and the time of the change."""
-        line = _line(value)
+        line = document_line(value)
         assert line is not None
         change = received_document(line)
         if isinstance(change.get("payload"), dict) and "op" not in change:
@@ -173,18 +156,3 @@ class KafkaFormat:
             return ReceivedRecord.made(Form.TEXT, chunk.key(place) or b"", chunk.time(place))
         form = Form.TEXT if self.debezium or self.fields else Form.JSON
         return ReceivedRecord.made(form, value, chunk.time(place))
-
-
-def _line(value: bytes | None) -> bytes | None:
-    """Return the stored form of a document, or None for a null."""
-    if value is None:
-        return None
-    line = value.strip(_SPACE)
-    if line[:1] == b"{":
-        return line
-    if value[:1] and value[0] in _MAPS:
-        try:
-            return pack_document(unpack_received(value))
-        except _ERRORS as error:
-            raise RecordError(f"it is no MessagePack that can be stored: {error}") from None
-    raise RecordError("it is no JSON object and no MessagePack map" if line else "it is empty")

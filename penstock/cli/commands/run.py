@@ -109,11 +109,11 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
 
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
     store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has several
-    partitions. One of them is the holder of the store. When it ends, another takes over.
+    partitions. One of them is the holder of the store. When it ends, another takes over. wallaroo://HOST:PORT?cookie=C
+    listens there for Wallaroo workers (docs/guide/connector.md).
 
     A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of the written keys.
-    `penstock status` shows the result. Damage that `penstock check --fix` repairs is reported, and the work continues.
-    Damage that needs a copy is reported, and the next batch ends the command, because it would build on the damage.
+    `penstock status` shows the result. All damage is reported. Damage that needs a copy ends the command.
 
     `penstock pause` or SIGUSR1 pauses the sources. `penstock resume` or SIGUSR2 resumes them. On a terminal a status
     line shows the progress. Elsewhere a line is printed on standard error every ten seconds while records arrive.

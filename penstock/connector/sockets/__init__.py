@@ -1,6 +1,7 @@
 """Sessions over TCP sockets, and the public API of sources."""
 
+from penstock.connector.sockets.participant_server import ParticipantServer
 from penstock.connector.sockets.session_socket import SessionSocket
 from penstock.connector.sockets.source_client import ConnectorSource
 
-__all__ = ["ConnectorSource", "SessionSocket"]
+__all__ = ["ConnectorSource", "ParticipantServer", "SessionSocket"]
