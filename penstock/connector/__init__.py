@@ -68,6 +68,7 @@ from penstock.connector.session import (
     SessionState,
     Table,
 )
+from penstock.connector.sockets import ConnectorSink as Sink
 from penstock.connector.sockets import ConnectorSource as Source
 from penstock.connector.sockets import ParticipantServer, SessionSocket
 from penstock.connector.source_acceptor import (
@@ -100,6 +101,7 @@ from penstock.connector.transaction_log import (
     SessionEnded,
     StreamNamed,
     UncommittedListed,
+    WorkerNamed,
     WorkersRetired,
     decode_record,
     encode_record,
@@ -191,6 +193,7 @@ __all__ = [
     "SessionSettings",
     "SessionSocket",
     "SessionState",
+    "Sink",
     "Source",
     "SourceAcceptor",
     "SourceConnector",
@@ -204,6 +207,7 @@ __all__ = [
     "Table",
     "UncommittedListed",
     "VoteReceived",
+    "WorkerNamed",
     "WorkersGone",
     "WorkersLeft",
     "WorkersRetired",

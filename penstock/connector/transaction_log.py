@@ -35,6 +35,7 @@ __all__ = [
     "SessionEnded",
     "StreamNamed",
     "UncommittedListed",
+    "WorkerNamed",
     "WorkersRetired",
     "decode_record",
     "encode_record",
@@ -43,6 +44,13 @@ __all__ = [
 ]
 
 Ranges = tuple[tuple[int, int, int], ...]
+
+
+class WorkerNamed(msgspec.Struct, frozen=True, array_like=True, tag="worker"):
+    """The log is that of this worker."""
+
+    time: float
+    worker: str
 
 
 class StreamNamed(msgspec.Struct, frozen=True, array_like=True, tag="stream"):
@@ -120,7 +128,8 @@ class WorkersRetired(msgspec.Struct, frozen=True, array_like=True, tag="workers-
 
 
 LogRecord = (
-    StreamNamed
+    WorkerNamed
+    | StreamNamed
     | UncommittedListed
     | CommitVote
     | AbortVote
@@ -250,3 +259,15 @@ class LogSummary(msgspec.Struct):
                 self.forced = True
             case _:
                 pass
+
+    def records(self, time: float) -> list[LogRecord]:
+        """Return the fewest records that mean this state."""
+        records: list[LogRecord] = [] if self.name is None else [StreamNamed(time, self.name)]
+        if self.committed:
+            records.append(CommitDone(time, "", self.committed))
+        if self.vote is not None:
+            kind = CommitVote if self.vote.commit else AbortVote
+            records.append(kind(time, self.vote.transaction, self.vote.ranges))
+        if self.forced:
+            records.append(AbortForced(time, ""))
+        return records

@@ -1,7 +1,8 @@
-"""Sessions over TCP sockets, and the public API of sources."""
+"""Sessions over TCP sockets, and the public API of sources and sinks."""
 
+from penstock.connector.sockets.connector_sink import ConnectorSink
 from penstock.connector.sockets.participant_server import ParticipantServer
 from penstock.connector.sockets.session_socket import SessionSocket
 from penstock.connector.sockets.source_client import ConnectorSource
 
-__all__ = ["ConnectorSource", "ParticipantServer", "SessionSocket"]
+__all__ = ["ConnectorSink", "ConnectorSource", "ParticipantServer", "SessionSocket"]
