@@ -106,12 +106,11 @@ class ParticipantServer:
     def _serve(self, connection: socket.socket) -> None:
         participant = Participant(self._cookie, self._settings)
         try:
-            prepare_socket(connection)
+            with suppress(OSError):  # the peer has gone already, which the first read shows
+                prepare_socket(connection)
             self._converse(connection, participant)
         except HostClosed:
             pass
-        except OSError as error:
-            _log.info("a connection of worker %s ended: %s", participant.worker, error.strerror or error)
         except BaseException as error:
             self._failed(error)
         finally:
@@ -130,22 +129,18 @@ class ParticipantServer:
         while True:
             self._answer(participant)
             data = session.outgoing()
-            if data:
-                connection.settimeout(_SENDING)
-                connection.sendall(data)
-            if session.over:
-                _drain(connection)
-                return
-            connection.settimeout(session.patience)
             try:
-                data = connection.recv(_BLOCK)
+                received = _exchange(connection, data, session.over, session.patience)
             except TimeoutError:
                 session.expire()
                 continue
-            if not data:
+            except OSError as error:  # an OSError of the host's state is no end of a connection
+                _log.info("a connection of worker %s ended: %s", participant.worker, error.strerror or error)
+                received = b""
+            if not received:
                 session.lost()
                 return
-            session.receive(data)
+            session.receive(received)
 
     def _answer(self, participant: Participant) -> None:
         """Handle the events of a session, which may lead to further events."""
@@ -171,11 +166,27 @@ def _shut(connection: socket.socket, how: int) -> None:
         connection.shutdown(how)
 
 
+def _exchange(connection: socket.socket, data: bytes, over: bool, patience: float | None) -> bytes:
+    """Send bytes, and return received ones: b"" at the end. After the last bytes wait until the peer has closed."""
+    if data:
+        connection.settimeout(_SENDING)
+        try:
+            connection.sendall(data)
+        except TimeoutError:
+            raise ConnectionError("the peer takes no bytes") from None
+    if over:
+        _drain(connection)
+        return b""
+    connection.settimeout(patience)
+    return connection.recv(_BLOCK)
+
+
 def _drain(connection: socket.socket) -> None:
     """Discard input until the peer closes: a connection closed with unread input would lose the ERROR on its way."""
     _shut(connection, socket.SHUT_WR)
     end = time.monotonic() + _CLOSING
-    while (left := end - time.monotonic()) > 0:
-        connection.settimeout(left)
-        if not connection.recv(_BLOCK):
-            return
+    with suppress(TimeoutError):
+        while (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv(_BLOCK):
+                return

@@ -50,9 +50,17 @@ class SessionSocket:
         self.session.lost()
         self._socket.close()
 
+    def _ready(self, wait: float) -> tuple[bool, bool]:
+        """Wait until the socket can be read, or written if there is anything to write."""
+        poll = select.poll()  # unlike select, it takes descriptors of any number
+        poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._out else 0))
+        found = dict(poll.poll(wait * 1000)).get(self._socket.fileno(), 0)
+        ended = bool(found & (select.POLLERR | select.POLLHUP))
+        return bool(found & select.POLLIN) or ended, bool(found & select.POLLOUT)
+
     def _exchange(self, wait: float) -> None:
         self._out += self.session.outgoing()
-        readable, writable, _ = select.select([self._socket], [self._socket] if self._out else [], [], wait)
+        readable, writable = self._ready(wait)
         if writable:
             sent = self._socket.send(self._out)
             del self._out[:sent]
