@@ -88,8 +88,8 @@ class Engine:
         more, took, busy = step
         return Turn(more, took, 0.0, busy)
 
-    def build_failure(self, why: str | None) -> None:
-        self.said.append(why)
+    def build_failure(self, reason: str | None) -> None:
+        self.said.append(reason)
 
 
 def run(engine: Engine) -> list[float]:

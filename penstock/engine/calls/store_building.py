@@ -44,9 +44,9 @@ class StoreBuilding:
         """Do one step."""
         return self._turns.take(lambda: self._core.build_step(limit), lambda: catch_up(self._core))
 
-    def build_failure(self, why: str | None) -> None:
+    def build_failure(self, reason: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
-        self._core.trouble = why
+        self._core.trouble = reason
 
     def _finish(self, progress: Progress | None) -> None:
         more = True

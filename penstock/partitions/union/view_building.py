@@ -114,9 +114,9 @@ class PartitionedBuilding:
         """Do one step."""
         return self._turns.take(lambda: self.build(limit)[0])
 
-    def build_failure(self, why: str | None) -> None:
+    def build_failure(self, reason: str | None) -> None:
         """Note why the last step of the thread failed; None if it succeeded."""
-        self.trouble = why
+        self.trouble = reason
 
     def build_all(self, progress: Progress | None) -> list[BuildProgress]:
         """Build the rest in steps; return the last answers of the partitions."""
