@@ -70,7 +70,7 @@ from penstock.connector.session import (
 )
 from penstock.connector.sockets import ConnectorSink as Sink
 from penstock.connector.sockets import ConnectorSource as Source
-from penstock.connector.sockets import ParticipantServer, SessionSocket
+from penstock.connector.sockets import ParticipantServer, SessionSocket, connect_session
 from penstock.connector.source_acceptor import (
     SOURCE_ACCEPTOR,
     BeginCheckpoint,
@@ -97,9 +97,12 @@ from penstock.connector.transaction_log import (
     LogRecord,
     LogSummary,
     OpenVote,
+    PositionHeld,
     RollbackDone,
     SessionEnded,
     StreamNamed,
+    TransactionDecided,
+    TransactionOpened,
     UncommittedListed,
     WorkerNamed,
     WorkersRetired,
@@ -175,6 +178,7 @@ __all__ = [
     "Phase1",
     "Phase1Reply",
     "Phase2",
+    "PositionHeld",
     "PrepareTransaction",
     "ProtocolFault",
     "ReadyToSend",
@@ -205,6 +209,8 @@ __all__ = [
     "StreamRefused",
     "StreamRegistry",
     "Table",
+    "TransactionDecided",
+    "TransactionOpened",
     "UncommittedListed",
     "VoteReceived",
     "WorkerNamed",
@@ -212,6 +218,7 @@ __all__ = [
     "WorkersLeft",
     "WorkersRetired",
     "commit_message_of",
+    "connect_session",
     "decode",
     "decode_record",
     "encode",

@@ -1,4 +1,4 @@
-"""Records of a participant's transaction log: typed values, their codec, and the state that a series of records means.
+"""Records of transaction logs: typed values, their codec, and the state of a participant that its records mean.
 
 A record is MessagePack (kind, time in seconds, fields) and its CRC32C. In a file a header comes first:
 
@@ -31,9 +31,12 @@ __all__ = [
     "LogRecord",
     "LogSummary",
     "OpenVote",
+    "PositionHeld",
     "RollbackDone",
     "SessionEnded",
     "StreamNamed",
+    "TransactionDecided",
+    "TransactionOpened",
     "UncommittedListed",
     "WorkerNamed",
     "WorkersRetired",
@@ -127,6 +130,30 @@ class WorkersRetired(msgspec.Struct, frozen=True, array_like=True, tag="workers-
     workers: tuple[str, ...]
 
 
+class TransactionOpened(msgspec.Struct, frozen=True, array_like=True, tag="open"):
+    """A coordinator asked for votes about all bytes before `end`."""
+
+    time: float
+    transaction: str
+    end: int
+
+
+class TransactionDecided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
+    """A coordinator decided to commit all bytes before `end`, which are all changes up to a position of its store."""
+
+    time: float
+    transaction: str
+    end: int
+    position: int | tuple[int, ...]
+
+
+class PositionHeld(msgspec.Struct, frozen=True, array_like=True, tag="position"):
+    """There were no changes up to a position."""
+
+    time: float
+    position: int | tuple[int, ...]
+
+
 LogRecord = (
     WorkerNamed
     | StreamNamed
@@ -139,6 +166,9 @@ LogRecord = (
     | AbortForced
     | SessionEnded
     | WorkersRetired
+    | TransactionOpened
+    | TransactionDecided
+    | PositionHeld
 )
 
 _CRC = struct.Struct(">I")

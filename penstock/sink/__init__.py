@@ -1,10 +1,12 @@
 """Write the changes of views to sinks: files and Kafka topics."""
 
+from penstock.sink.change_lines import ENVELOPES
 from penstock.sink.errors import SinkBehind, SinkBusy, SinkTaken
-from penstock.sink.file_sink import ENVELOPES, STDOUT, FileSink, open_file
+from penstock.sink.file_sink import STDOUT, FileSink, open_file
 from penstock.sink.kafka_sink import KafkaSink, open_topic
 from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Sink
+from penstock.sink.wallaroo_sink import WallarooSink
 
 __all__ = [
     "ENVELOPES",
@@ -15,6 +17,7 @@ __all__ = [
     "SinkBehind",
     "SinkBusy",
     "SinkTaken",
+    "WallarooSink",
     "open_file",
     "open_topic",
     "width_of",

@@ -22,13 +22,13 @@ import stat
 from collections.abc import Callable, Sequence
 
 from penstock.cache import key_text
+from penstock.sink.change_lines import ENVELOPES, change_line
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Claiming, nobody
-from penstock.views import ABSENT, Change, Position, position_text
+from penstock.views import Change, Position, position_text
 
 STDOUT = "-"
-ENVELOPES = ("value", "change")
 _BLOCK = 1 << 20
 _WIDTH = 20  # characters of a number in a mark, so that one mark can overwrite another
 _MOST = 256  # the most numbers of a position
@@ -92,7 +92,9 @@ class FileSink:
     def write(self, changes: Sequence[Change]) -> None:
         """Write one line per change."""
         if changes:
-            self._append("".join(self._dumps(self._line(change)) + "\n" for change in changes).encode())
+            self._append(
+                "".join(self._dumps(change_line(change, self._envelope)) + "\n" for change in changes).encode()
+            )
             self._marked = None
 
     def holds(self, position: Position) -> None:
@@ -115,15 +117,6 @@ class FileSink:
     def _start(self) -> str:
         """Return the text that begins a mark."""
         return f'{{"view": {self._dumps(self._view)}, "envelope": '
-
-    def _line(self, change: Change) -> dict[str, object]:
-        if self._envelope == "change":
-            return change.data()
-        out = {"view": change.view, "group": change.group, "value": None, "deleted": True, "position": change.position}
-        if change.new is not ABSENT:
-            out["value"] = change.new
-            del out["deleted"]
-        return out
 
     def _append(self, data: bytes) -> None:
         left = memoryview(data)

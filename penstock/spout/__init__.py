@@ -14,6 +14,7 @@ from penstock.spout.record import Record
 from penstock.spout.uri import Uri
 from penstock.spout.uris.kafka_uri import moment_in, open_kafka
 from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
+from penstock.spout.uris.wallaroo_uri import address_in, cookie_in
 from penstock.spout.wallaroo_spout import WallarooSpout
 
 __all__ = [
@@ -44,7 +45,9 @@ __all__ = [
     "Uri",
     "UriError",
     "WallarooSpout",
+    "address_in",
     "begun",
+    "cookie_in",
     "file_size",
     "format_of",
     "joined",

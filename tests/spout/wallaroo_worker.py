@@ -65,15 +65,18 @@ def kill_at(commit: int | None) -> Iterator[None]:
 class Store:
     """An engine whose thread takes the batches of a spout, until it is killed or stopped."""
 
-    def __init__(self, path: Path, partitions: int | None, port: int = 0, more: str = "") -> None:
+    def __init__(
+        self, path: Path, partitions: int | None, port: int = 0, more: str = "", app: ps.App | None = None
+    ) -> None:
         apart: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "processes": False}
-        self.engine = ps.open(shop(), path, **apart)
+        self.engine = ps.open(app or shop(), path, **apart)
         spout = SPOUTS.open(f"wallaroo://127.0.0.1:{port}?cookie={COOKIE}&name=test{more}", "orders")
         assert isinstance(spout, WallarooSpout)
         self.spout = spout
         self.address = spout.address
         self.killed = False
         self._stop = threading.Event()
+        self.ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -88,6 +91,7 @@ class Store:
         except Killed:
             self.killed = True
         finally:
+            self.ended.set()
             self.spout.close()
 
     def __enter__(self) -> Self:
@@ -205,6 +209,12 @@ class Worker:
             if not data:
                 raise ConnectionError(reason)
             session.receive(data)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def message(n: int) -> bytes:

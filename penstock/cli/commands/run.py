@@ -110,7 +110,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
     store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has several
     partitions. One of them is the holder of the store. When it ends, another takes over. wallaroo://HOST:PORT?cookie=C
-    listens there for Wallaroo workers (docs/guide/connector.md).
+    listens there for Wallaroo workers, or sends a view to their sinks (docs/guide/connector.md).
 
     A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of the written keys.
     `penstock status` shows the result. All damage is reported. Damage that needs a copy ends the command.
@@ -129,7 +129,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
             return DONE
         for claim in claims.values():
             stack.callback(claim.release)  # after the store is closed
-        deliveries = [begun(stack, ctx.store, *one) for one in wanted]
+        deliveries = [begun(stack, ctx.store, app.name, *one) for one in wanted]
         scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
         writer = _standby(ctx, claims, stop, lambda: _opened(ctx, app, claims, scrub))
         if writer is None:

@@ -34,11 +34,12 @@ from penstock.sink import (
     SinkBehind,
     SinkBusy,
     SinkTaken,
+    WallarooSink,
     open_file,
     open_topic,
     width_of,
 )
-from penstock.spout import Registry, Uri, UriError
+from penstock.spout import Registry, Uri, UriError, address_in, cookie_in
 from penstock.views import App, NotBuilt, Position, PositionAhead, PositionExpired, position_text
 
 _LOOK = 0.02  # seconds between two looks
@@ -60,6 +61,12 @@ def _kafka(uri: Uri, view: str) -> Sink:
         raise UriError(error.where, error.reason, error.remedy) from error
 
 
+def _wallaroo(uri: Uri, view: str) -> Sink:
+    uri.only("cookie", "cookie-file", "name", "envelope", "early")
+    name = uri.options.get("name")
+    return WallarooSink(uri.text, address_in(uri), cookie_in(uri), name, view, _envelope(uri), dumps)
+
+
 def _envelope(uri: Uri) -> str:
     envelope = uri.options.get("envelope", ENVELOPES[0])
     if envelope not in ENVELOPES:
@@ -67,7 +74,7 @@ def _envelope(uri: Uri) -> str:
     return envelope
 
 
-SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafka": _kafka})
+SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafka": _kafka, "wallaroo": _wallaroo})
 
 
 def _at_once() -> None:
@@ -92,6 +99,8 @@ class SinkThread(threading.Thread):
         self._settle: Callable[[], None] = _at_once
         self._steps: FeedSteps | None = None
         self._last = threading.Event()
+        if isinstance(sink, WallarooSink):
+            sink.stopped, sink.say = self._last.is_set, self.notes.append
 
     def begin(self) -> bool:
         """Take the sink and read its position. Return False while another process of this store writes it."""
@@ -178,7 +187,7 @@ def asked_of(app: App, text: str) -> tuple[str, str, str]:
     return text, view_of(app, name).name, uri
 
 
-def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> SinkThread:
+def begun(stack: ExitStack, store: str, app: str, text: str, view: str, uri: str) -> SinkThread:
     """Open a sink and the thread for it, and begin it unless another process of the store writes it."""
     sink = SINKS.open(uri, view)
 
@@ -197,8 +206,10 @@ def begun(stack: ExitStack, store: str, text: str, view: str, uri: str) -> SinkT
 
     held = stack.enter_context(ExitStack())
     stack.callback(sink.close)
-    if isinstance(sink, FileSink | KafkaSink):
+    if isinstance(sink, FileSink | KafkaSink | WallarooSink):
         sink.claim = claim
+    if isinstance(sink, WallarooSink):
+        sink.folder, sink.app = store, app
     delivery = SinkThread(text, view, sink, Uri.parse(uri).flag("early"))
     delivery.begin()
     return delivery

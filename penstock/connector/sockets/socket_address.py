@@ -8,9 +8,11 @@ from __future__ import annotations
 import socket
 
 from penstock.connector.errors import ConnectorFault
+from penstock.connector.session import Session
+from penstock.connector.sockets.session_socket import SessionSocket
 from penstock.connector.sockets.socket_options import prepare_socket
 
-__all__ = ["Backoff", "address_of", "connected"]
+__all__ = ["Backoff", "address_of", "connect_session", "connected"]
 
 _HERE = "127.0.0.1"
 _FIRST, _LAST = 0.02, 2.0  # seconds of the first and of the longest wait
@@ -35,6 +37,11 @@ def connected(address: tuple[str, int], patience: float) -> socket.socket:
     prepare_socket(sock)
     sock.setblocking(False)
     return sock
+
+
+def connect_session(session: Session, address: tuple[str, int], patience: float) -> SessionSocket:
+    """Connect a session within so many seconds; OSError if nothing listens there."""
+    return SessionSocket(session, connected(address, patience))
 
 
 class Backoff:

@@ -9,7 +9,7 @@ from penstock.spout.uri import Uri
 from penstock.spout.wallaroo_records import MessageFormat
 from penstock.spout.wallaroo_spout import WallarooSpout
 
-__all__ = ["open_wallaroo"]
+__all__ = ["address_in", "cookie_in", "open_wallaroo"]
 
 _ADDRESS = re.compile(r"//(?P<host>[^/@:,\s\[\]]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})/?")
 _LOOPBACK = ("localhost", "::1")

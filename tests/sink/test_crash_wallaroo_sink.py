@@ -1,0 +1,214 @@
+"""A view is sent to another store by two-phase commit: kills of either side lose nothing and repeat nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import penstock as ps
+from penstock.connector import ConnectorFault
+from penstock.sink import SinkTaken, WallarooSink, wallaroo_sink
+from penstock.sink.wallaroo_log import SinkLog
+from penstock.views import ABSENT
+from tests.harness.planting import Bug
+from tests.spout.wallaroo_worker import COOKIE, Killed, Store, free_port, kill_at
+
+VIEW = "by name"
+GROUPS = 5
+
+
+class Feed:
+    """Numbered changes: at position P group P % 5 gets the value P, or is gone. Every third position has no change."""
+
+    @staticmethod
+    def after(position: int, end: int) -> list[tuple[int, list[ps.Change]]]:
+        return [(p, [] if p % 3 == 2 else [change(p)]) for p in range(position + 1, end + 1)]
+
+
+def change(position: int) -> ps.Change:
+    return ps.Change(VIEW, position % GROUPS, None, ABSENT if position % 7 == 0 else {"n": position}, position)
+
+
+def rows(end: int) -> dict[int, Any]:
+    """Return the view at a position."""
+    out: dict[int, Any] = {}
+    for _, changes in Feed.after(0, end):
+        for one in changes:
+            out.pop(one.group, None)
+            if one.new is not ABSENT:
+                out[one.group] = one.new
+    return out
+
+
+def opened(folder: Path, address: tuple[str, int], name: str = "w1", view: str = VIEW) -> WallarooSink:
+    sink = WallarooSink("wallaroo://there", address, COOKIE, name, view, "value", json.dumps)
+    sink.folder = str(folder)
+    return sink
+
+
+def received(store: Store) -> dict[int, Any]:
+    with store.engine.snapshot() as snap:
+        found = {key: snap.table("orders").get(key) for key in range(GROUPS)}
+    return {key: doc["value"] for key, doc in found.items() if doc is not None}
+
+
+def mirror() -> ps.App:
+    app = ps.App("mirror")
+    app.table("orders", key="key")
+    return app
+
+
+def target(path: Path, port: int) -> Store:
+    return Store(path, None, port, "&envelope=view", mirror())
+
+
+@contextmanager
+def kill_sink_at(record: int | None, after: bool) -> Iterator[None]:
+    """Raise at this record of the sink's log, before it is written or after it."""
+    numbers, real = count(1), SinkLog._append
+
+    def append(self: SinkLog, *args: Any, **kwargs: Any) -> None:
+        struck = next(numbers) == record
+        if struck and not after:
+            raise Killed
+        real(self, *args, **kwargs)
+        if struck:
+            raise Killed
+
+    with mock.patch.object(SinkLog, "_append", append):
+        yield
+
+
+def run(path: Path, seed: int, last: int = 30) -> int:
+    """Send changes with kills of both sides at random places; return the number of kills."""
+    choose = random.Random(f"wallaroo sink {seed}")
+    port, reached, kills = free_port(), 0, 0
+    while reached < last:
+        struck = choose.randrange(1, 9) if choose.random() < 0.6 else None
+        commit = choose.randrange(1, 12) if choose.random() < 0.5 else None
+        with target(path / "store", port) as store, mock.patch.object(wallaroo_sink, "_LAST", 0.2):
+            sink = opened(path, store.address)
+            sink.stopped = store.ended.is_set
+            with kill_at(commit), kill_sink_at(struck, choose.random() < 0.5), suppress(Killed, ConnectorFault):
+                for at, changes in Feed.after(sink.begin() or 0, last):
+                    sink.write(changes)
+                    sink.holds(at)
+                    reached = at
+            kills += abandoned(sink) or store.killed
+    with target(path / "store", port) as store:
+        sink = opened(path, store.address)
+        for at, changes in Feed.after(sink.begin() or 0, last + 1):
+            sink.write(changes)
+            sink.holds(at)
+        sink.close()
+        assert received(store) == rows(last + 1)
+        assert store.engine.status()["tables"]["orders"]["rejected"] == 0
+    return kills
+
+
+def abandoned(sink: WallarooSink) -> bool:
+    """Leave a sink as a kill does: its connection ends, and nothing is written."""
+    sink._drop()
+    log, sink._log = sink._log, None
+    if log is not None:
+        log.close()
+    return True
+
+
+def test_kills_of_both_sides_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    for seed in range(8):
+        run(tmp_path / str(seed), seed)
+
+
+BUGS = [
+    Bug(
+        "a decision is sent before it is durable",
+        "sink.wallaroo_log:SinkLog.decide",
+        "self._append(record)",
+        "None",
+    ),
+    Bug(
+        "a decision has the position before it",
+        "sink.wallaroo_sink:WallarooSink._commit",
+        "self._state.next_position = position",
+        "self._state.next_position = position + 1",
+    ),
+    Bug(
+        "a transaction is decided by its number alone",
+        "sink.wallaroo_log:SinkLog.is_committed",
+        "self._last == transaction",
+        "True",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert any(fails(tmp_path / str(seed), seed) for seed in range(12)), "no seed found it"
+
+
+def fails(path: Path, seed: int) -> bool:
+    try:
+        run(path, seed)
+    except (AssertionError, SinkTaken):
+        return True
+    return False
+
+
+def test_a_view_without_changes_keeps_its_position(tmp_path: Path) -> None:
+    with target(tmp_path / "store", 0) as store:
+        sink = opened(tmp_path, store.address)
+        assert sink.begin() is None
+        sink.holds(7)
+        sink.close()
+        sink = opened(tmp_path, store.address)
+        assert sink.begin() == 7
+        sink.close()
+
+
+def test_another_view_under_one_name_is_refused(tmp_path: Path) -> None:
+    with target(tmp_path / "store", 0) as store:
+        sink = opened(tmp_path, store.address)
+        sink.begin()
+        sink.close()
+        with pytest.raises(SinkTaken, match="it gets the changes of view 'by name'; give this one another name="):
+            opened(tmp_path, store.address, view="other").begin()
+
+
+def test_a_sink_with_other_data_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    with target(tmp_path / "store", 0) as store:
+        for folder, expected in ((tmp_path / "a", None), (tmp_path / "b", SinkTaken)):
+            sink = opened(folder, store.address)
+            sink.begin()
+            sink.write([change(1)])
+            if expected is None:
+                sink.holds(1)
+            else:
+                with pytest.raises(expected, match="a sink with other data needs another name="):
+                    sink.holds(1)
+            sink.close()
+
+
+def test_a_bad_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SinkTaken, match="add name= with letters"):
+        opened(tmp_path, ("127.0.0.1", 9), name="of two words").begin()
+
+
+def test_a_wrong_cookie_is_named(tmp_path: Path) -> None:
+    with target(tmp_path / "store", 0) as store:
+        sink = WallarooSink("wallaroo://there", store.address, "wrong", "w1", VIEW, "value", json.dumps)
+        sink.folder = str(tmp_path)
+        sink.begin()
+        sink.write([change(1)])
+        with pytest.raises(SinkTaken, match="Bad cookie"):
+            sink.holds(1)
+        sink.close()
