@@ -38,6 +38,7 @@ __all__ = [
     "CREDITS",
     "LONGEST_QUEUE",
     "PATIENCE",
+    "SILENT",
     "Rule",
     "Session",
     "SessionSettings",
@@ -48,6 +49,8 @@ __all__ = [
 
 CREDITS = 500
 """The credits that an acceptor grants."""
+SILENT = "the peer was silent"
+"""The begin of the text of a session that ended because its peer did not answer in time."""
 LONGEST_QUEUE = 64 << 10
 """The most bytes that wait while a session is not approved yet."""
 
@@ -159,7 +162,7 @@ class Session:
 
     def expire(self) -> None:
         """End the session, because its peer was silent for too long."""
-        self.fail(f"the peer was silent for {self.patience:g} s in state {self.state.value}")
+        self.fail(f"{SILENT} for {self.patience:g} s in state {self.state.value}")
 
     def lost(self) -> None:
         """Note that the transport ended."""

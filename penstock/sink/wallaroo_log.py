@@ -45,7 +45,10 @@ class SinkLog:
         self._last = ""
         self._held = 0.0
         self._path = path
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _sync_folder(os.path.dirname(folder))
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         data = os.pread(self._file, os.fstat(self._file).st_size, 0)
         records, self._end = read_log(data, path)
@@ -112,9 +115,7 @@ class SinkLog:
         os.pwrite(fresh, data, 0)
         os.fsync(fresh)
         os.replace(f"{self._path}.new", self._path)
-        folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(folder)
-        os.close(folder)
+        _sync_folder(os.path.dirname(self._path))
         os.close(self._file)
         self._file, self._end = fresh, len(data)
 
@@ -124,3 +125,12 @@ class SinkLog:
         if sync:
             os.fdatasync(self._file)
         self._end += len(data)
+
+
+def _sync_folder(path: str) -> None:
+    """Make the names in a folder durable."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

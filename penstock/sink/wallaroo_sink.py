@@ -21,6 +21,7 @@ from urllib.parse import quote
 from penstock.cache import hidden
 from penstock.connector import (
     FIRST_RTAG,
+    SILENT,
     SINK_VERSION,
     ConnectorFault,
     Coordinator,
@@ -172,10 +173,10 @@ class WallarooSink:
                     link.turn(0.0)
                     return
             except _Lost as lost:
-                if not lost.args[0]:  # a connection that was lost is tried again for as long as it takes
-                    continue
                 reason = lost.args[0]
             self._drop()
+            if not reason:  # a connection that was lost is tried again for as long as it takes
+                continue
             refused += 1
             if refused >= _TRIES:
                 remedy = "see the log of the sink; a sink with other data needs another name="
@@ -233,13 +234,16 @@ class WallarooSink:
                 time.sleep(_AGAIN[0])
 
     def _wait(self, link: SessionSocket, kind: type[T]) -> T:
-        """Return the next event of a kind; _Lost with the peer's reason if the session ends before."""
+        """Return the next event of a kind; _Lost with the peer's reason if the session ends before.
+
+        A peer that is silent has no reason: a store that is paused votes later.
+        """
         reason, end = "", time.monotonic() + _PATIENCE
         while True:
             for event in link.turn(_LOOK):
                 if isinstance(event, kind):
                     return event
-                if isinstance(event, SessionFailed):
+                if isinstance(event, SessionFailed) and not event.text.startswith(SILENT):
                     reason = event.text
             if link.session.over or time.monotonic() > end:
                 raise _Lost(reason)

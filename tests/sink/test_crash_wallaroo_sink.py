@@ -212,3 +212,23 @@ def test_a_wrong_cookie_is_named(tmp_path: Path) -> None:
         with pytest.raises(SinkTaken, match="Bad cookie"):
             sink.holds(1)
         sink.close()
+
+
+def test_a_sink_that_is_paused_gets_the_changes_later(tmp_path: Path) -> None:
+    """A peer that does not vote is no peer that refuses."""
+    tries, real = count(1), WallarooSink._connect
+
+    def connect(self: WallarooSink) -> Any:
+        if next(tries) == 8:
+            store.gate.set()
+        return real(self)
+
+    with target(tmp_path / "store", 0) as store, mock.patch.object(WallarooSink, "_connect", connect):
+        sink = opened(tmp_path, store.address)
+        sink.begin()
+        with mock.patch.object(wallaroo_sink, "_PATIENCE", 0.1):
+            store.gate.clear()
+            sink.write([change(1)])
+            sink.holds(1)
+        sink.close()
+        assert received(store) == {1: {"n": 1}}

@@ -77,6 +77,8 @@ class Store:
         self.killed = False
         self._stop = threading.Event()
         self.ended = threading.Event()
+        self.gate = threading.Event()  # the store takes no step while it is not set
+        self.gate.set()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -84,7 +86,7 @@ class Store:
         try:
             self.spout.begin(self.engine.remembered)
             while not self._stop.is_set():
-                batch = self.spout.next_batch(100, 0.05)
+                batch = self.spout.next_batch(100, 0.05) if self.gate.wait(0.05) else None
                 if batch is not None:
                     for done, _ in self.engine.load("orders", [batch]):
                         self.spout.committed(done)
