@@ -172,9 +172,9 @@ def test_a_sink_gets_it_only_where_it_is_asked_for_early(tmp_path: Path) -> None
 def test_the_option_of_a_sink(tmp_path: Path) -> None:
     with ExitStack() as stack:
         for text, early in (("file:{}/a", False), ("file:{}/b?early=1", True)):
-            assert begun(stack, str(tmp_path), "x", "names", text.format(tmp_path))._early is early
+            assert begun(stack, str(tmp_path), "shop", "x", "names", text.format(tmp_path))._early is early
         with pytest.raises(ps.PenstockError, match="early=maybe is neither on nor off"):
-            begun(stack, str(tmp_path), "x", "names", f"file:{tmp_path}/c?early=maybe")
+            begun(stack, str(tmp_path), "shop", "x", "names", f"file:{tmp_path}/c?early=maybe")
 
 
 def test_a_store_that_was_killed_in_that_moment(tmp_path: Path) -> None:
