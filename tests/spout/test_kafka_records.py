@@ -12,7 +12,8 @@ import pytest
 from penstock.cache import unpack_document
 from penstock.gateway import Form
 from penstock.kafka import MARK, Chunk, Fields
-from penstock.spout.kafka_records import KEYS, KafkaFormat, KafkaRecords
+from penstock.spout.kafka_records import KEYS, KafkaFormat
+from penstock.spout.received_messages import ConvertedRecords
 
 
 class Row(NamedTuple):
@@ -27,12 +28,12 @@ class Row(NamedTuple):
 FIELDS = Fields(itemgetter(2), itemgetter(1), itemgetter(0), itemgetter(3), lambda record: ())
 
 
-def taken(shape: KafkaFormat, *rows: tuple[bytes | None, bytes | None]) -> KafkaRecords:
+def taken(shape: KafkaFormat, *rows: tuple[bytes | None, bytes | None]) -> ConvertedRecords:
     records = [Row(i, key, value, 1_000 + i) for i, (key, value) in enumerate(rows)]
     return shape.take(Chunk.of(0, records, FIELDS))
 
 
-def documents(found: KafkaRecords) -> list[Any]:
+def documents(found: ConvertedRecords) -> list[Any]:
     return [unpack_document(line) for line in found.batch.lines]
 
 
