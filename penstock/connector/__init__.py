@@ -69,9 +69,9 @@ from penstock.connector.session import (
     SessionState,
     Table,
 )
+from penstock.connector.sockets import Backoff, ParticipantServer, SessionSocket, connect_session
 from penstock.connector.sockets import ConnectorSink as Sink
 from penstock.connector.sockets import ConnectorSource as Source
-from penstock.connector.sockets import ParticipantServer, SessionSocket, connect_session
 from penstock.connector.source_acceptor import (
     SOURCE_ACCEPTOR,
     BeginCheckpoint,
@@ -136,6 +136,7 @@ __all__ = [
     "Ack",
     "AnyFrame",
     "Approve",
+    "Backoff",
     "BeginCheckpoint",
     "BeginRollback",
     "CommitDone",

@@ -23,6 +23,7 @@ from penstock.connector import (
     FIRST_RTAG,
     SILENT,
     SINK_VERSION,
+    Backoff,
     ConnectorFault,
     Coordinator,
     DecideTransaction,
@@ -52,7 +53,6 @@ _LOOK = 0.1  # seconds of one wait for the sink
 _TRIES = 5  # transactions that the sink refuses before the error
 _PATIENCE = 60.0  # seconds for a vote
 _LAST = 5.0  # seconds for the last decision, or for a connection after a request to stop
-_AGAIN = (0.05, 2.0)  # seconds of the first wait before a connection, and of the longest
 _MOST = 256 << 20  # bytes of a transaction
 _ACTIVE = "already active"
 
@@ -102,9 +102,8 @@ class WallarooSink:
         other = self.claim(place)
         if other is not None:
             raise SinkBusy(self._text, other)
-        stream = f"{quote(self._view)}-w-{worker}-id-1".encode()
         file = blake2b(place.encode(), digest_size=8).hexdigest()
-        self._log = SinkLog(os.path.join(self.folder, "connector", f"{file}.log"), self._text, stream)
+        self._log = SinkLog(os.path.join(self.folder, "connector", f"{file}.log"), self._text, self._stream().encode())
         self._owed = self._log.number > 0
         return self._log.position
 
@@ -155,6 +154,10 @@ class WallarooSink:
             )
         return name
 
+    def _stream(self) -> str:
+        """Return the name of the stream, with which the names of its transactions begin."""
+        return f"{quote(self._view)}-w-{self._worker()}-id-1"
+
     def _commit(self, position: Position) -> None:
         """Repeat the transaction until it is decided to commit."""
         refused = 0
@@ -165,7 +168,7 @@ class WallarooSink:
                 for body in self._bodies:
                     link.session.do(SendBytes(body))
                 number = self._state.number + 1
-                link.session.do(PrepareTransaction(f"{quote(self._view)}-w-{self._worker()}-id-1:c_id={number}"))
+                link.session.do(PrepareTransaction(f"{self._stream()}:c_id={number}"))
                 if self._wait(link, VoteReceived).commit:
                     self._state.next_position = position
                     link.session.do(DecideTransaction(True))
@@ -188,7 +191,7 @@ class WallarooSink:
             self._link.turn(0.0)
         if self._link is not None and not self._link.session.over:
             return self._link
-        wait, longest = _AGAIN
+        backoff = Backoff()
         said, until = False, time.monotonic() + _LAST
         while True:
             try:
@@ -205,14 +208,12 @@ class WallarooSink:
             if not said:
                 said = True
                 self.say(f"{self._text}: {reason or 'the connection was lost'}; waiting for it")
-            time.sleep(wait)
-            wait = min(2 * wait, longest)
+            time.sleep(backoff.next())
 
     def _connect(self) -> SessionSocket:
         worker = self._worker()
-        stream = f"{quote(self._view)}-w-{worker}-id-1".encode()
         hello = Hello(SINK_VERSION, self._cookie, self.app, worker)
-        role = Coordinator(hello, stream, self._state, self._rtags)
+        role = Coordinator(hello, self._stream().encode(), self._state, self._rtags)
         self._link = connect_session(role.session, self._address, _LAST)
         self._link.session.do(StartSession())
         self._wait(self._link, ReadyToSend)
@@ -220,6 +221,7 @@ class WallarooSink:
 
     def _finish(self, end: float) -> None:
         """Send the end of the stream: its acknowledgement shows that the sink has taken all before it."""
+        backoff = Backoff()
         while time.monotonic() < end:
             try:
                 if self._link is None or self._link.session.over:
@@ -231,7 +233,7 @@ class WallarooSink:
                 return
             except (OSError, _Lost):
                 self._drop()
-                time.sleep(_AGAIN[0])
+                time.sleep(backoff.next())
 
     def _wait(self, link: SessionSocket, kind: type[T]) -> T:
         """Return the next event of a kind; _Lost with the peer's reason if the session ends before.

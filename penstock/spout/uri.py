@@ -48,6 +48,13 @@ class Uri:
                 hint = f"the options are {', '.join(known)}" if known else "it takes no options"
                 raise UriError(self.text, f"there is no option {name!r}", hint)
 
+    def one_of(self, name: str, known: tuple[str, ...]) -> str | None:
+        """Return the value of an option, or None. Raise UriError if it is not one of the known values."""
+        value = self.options.get(name)
+        if value is not None and value not in known:
+            raise UriError(self.text, f"there is no {name}={value}", f"it is one of {', '.join(known)}")
+        return value
+
     def flag(self, name: str) -> bool:
         """Return whether an option is on. Raise UriError if its value is neither on nor off."""
         value = self.options.get(name, "0").lower()

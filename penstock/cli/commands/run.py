@@ -101,7 +101,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     Under file:PATH?envelope=topic each record names its own table, as for `penstock post`. A ts of 0 posts an old
     value. A record without a table is rejected in the name of TABLE.
 
-    With --to the rows of a view and then its changes go into a file, to standard output (-), or to the sink of an
+    With --to the rows of a view go to a sink, and then its changes: a file, standard output (-), or the sink of an
     installed package. Each line has the latest value of a group, or {"deleted": true} for a group that was removed.
     With ?envelope=change it has the former value as well. Only saved changes are written. With ?early=1 they include
     those of weak and auto views whose batch is not saved yet. A file is continued after its last position. If another

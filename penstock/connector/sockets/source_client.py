@@ -184,7 +184,7 @@ class ConnectorSource:
                 )
 
     def _turn(self, wait: float) -> None:
-        """Connect if needed, send what credits allow, and take what arrived."""
+        """Connect if needed, send messages while there are credits, and take received bytes."""
         if self._link is None and not self._connect(wait):
             return
         self._fill()

@@ -1,9 +1,9 @@
 """Results compared with an independent recomputation, group by group, in bounded memory.
 
 A scratch store sorts the documents by the groups to which they contribute. Then the oracle maps and folds the documents
-of a few groups at a time in plain Python, and the results are compared with the rows. A group of many documents is
-folded part by part, if its reducers allow it. A group is left out if it counts a held document, if its reducer fails,
-or if its documents would now yield another emission.
+of a few groups at a time in plain Python. The results are compared with the rows. A group of many documents is folded
+part by part, if its reducers allow it. A group is left out if it counts a held document, if its reducer fails, or if
+its documents would now yield another emission.
 """
 
 from __future__ import annotations

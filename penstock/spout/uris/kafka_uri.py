@@ -20,20 +20,13 @@ def open_kafka(uri: Uri, table: str) -> tuple[KafkaSpout, bool]:
         address = address_of(uri.text, uri.rest, uri.options, _OPTIONS)
     except KafkaFault as error:
         raise UriError(error.where, error.reason, error.remedy) from error
-    lost = _one_of(uri, "lost", (EARLIEST, LATEST))
-    envelope = _one_of(uri, "envelope", (_DEBEZIUM, _TOPIC))
-    keys = _one_of(uri, "keys", tuple(KEYS)) or "json"
+    lost = uri.one_of("lost", (EARLIEST, LATEST))
+    envelope = uri.one_of("envelope", (_DEBEZIUM, _TOPIC))
+    keys = uri.one_of("keys", tuple(KEYS)) or "json"
     fields = tuple(filter(None, uri.options.get("key", "").split(",")))
     shape = KafkaFormat(KEYS[keys], fields, envelope == _DEBEZIUM)
     reading = ReadOptions(moment_in(uri, "from", EARLIEST), lost, uri.options.get("name") or None, shape)
     return KafkaSpout(address, table, connect(address), reading), envelope == _TOPIC
-
-
-def _one_of(uri: Uri, name: str, known: tuple[str, ...]) -> str | None:
-    value = uri.options.get(name)
-    if value is not None and value not in known:
-        raise UriError(uri.text, f"there is no {name}={value}", f"it is one of {', '.join(known)}")
-    return value
 
 
 def moment_in(uri: Uri, name: str, otherwise: str) -> str | int:

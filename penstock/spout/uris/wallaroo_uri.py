@@ -27,8 +27,8 @@ def open_wallaroo(uri: Uri, table: str) -> WallarooSpout:
             uri.text, f"{host} can be reached from other machines, and the protocol is not encrypted", remedy
         )
     name = uri.options.get("name") or f"{host}:{port}"
-    form = _one_of(uri, "format", _FORMATS)
-    envelope = _one_of(uri, "envelope", (_VIEW,))
+    form = uri.one_of("format", _FORMATS)
+    envelope = uri.one_of("envelope", (_VIEW,))
     return WallarooSpout(
         uri.text, host, port, cookie_in(uri), f"{table}=wallaroo:{name}", MessageFormat(envelope == _VIEW, form)
     )
@@ -55,10 +55,3 @@ def cookie_in(uri: Uri) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise UriError(uri.text, f"the cookie-file {path} can't be read: {reason}", "check the path") from None
-
-
-def _one_of(uri: Uri, name: str, known: tuple[str, ...]) -> str | None:
-    value = uri.options.get(name)
-    if value is not None and value not in known:
-        raise UriError(uri.text, f"there is no {name}={value}", f"it is one of {', '.join(known)}")
-    return value
