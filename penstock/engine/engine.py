@@ -137,8 +137,8 @@ class Engine(RepairCalls, DefinitionCalls):
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Put records of a spout; `resume`, the next offset to read, commits with the data.
 
-        A record below the committed offset is a redelivery: it changes nothing and counts as late. Reposts run before
-        the other records, and count as equal.
+        A record below the committed offset is a redelivery: it changes nothing and counts as late. If `resume` is not
+        above that offset, all records are redeliveries. Reposts run before the other records, and count as equal.
 
         engine.ingest([ps.Record("users", 7, {"id": 7, "name": "Sue"}, offset=41)], source="file:a", resume=42)
         """

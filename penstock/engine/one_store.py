@@ -115,13 +115,13 @@ class OneStore:
 
     def ingest(self, records: Sequence[Record], source: str, resume: int, repost: Repost) -> Counts:
         """Take records of a source and the offset after them in one transaction, after the reposts among them."""
-        values = reposts_of(self.core.app, records, self.core.state.sources.get(source, 0))
+        values = reposts_of(self.core.app, records, self.core.state.sources.get(source, 0), resume)
         if values:
             repost(values)
         with self.state.lock:
             self.core.ready()
             done = self.core.state.sources.get(source, 0)
-            tables, counts = ingested(self.core.app, records, source, done)
+            tables, counts = ingested(self.core.app, records, source, done, resume)
             return self.write(tables, {source: Resume(resume)}, False) + counts
 
     def load(

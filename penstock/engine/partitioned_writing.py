@@ -83,13 +83,14 @@ class PartitionedWriting:
     def ingest(self, records: Sequence[Record], source: str, resume: int, repost: Repost) -> Counts:
         """Take records of a source, and the offset after them at every partition.
 
-        A record below the offset that its partition has is a redelivery: it changes nothing and counts as late.
+        A record below the offset that its partition has is a redelivery: it changes nothing and counts as late. So are
+        all records if the partition has `resume`.
         """
         done = self.stands.least(source)
-        values = reposts_of(self._state.app, records, done)
+        values = reposts_of(self._state.app, records, done, resume)
         if values:
             repost(values)
-        tables, counts = ingested(self._state.app, records, source, done, only_reposts=True)
+        tables, counts = ingested(self._state.app, records, source, done, resume, only_reposts=True)
         with self._state.lock:
             return self._resumed(self.routed(tables), source, Resume(resume)) + counts
 

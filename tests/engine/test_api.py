@@ -236,6 +236,16 @@ def test_a_closed_engine(place: Path | None):
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
+def test_records_without_offsets_are_redeliveries_unless_the_source_moves_on(tmp_path: Path, partitions: int):
+    with ps.open(shop(), tmp_path / "state", partitions=partitions, processes=False) as engine:
+        assert engine.ingest([ps.Record("users", 7, SUE)], source="file:a", resume=1).applied == 1
+        other = [ps.Record("users", 7, SUE | {"name": "Ann"}), ps.Record("users", 8, JOE)]
+        assert engine.ingest(other, source="file:a", resume=1) == ps.Counts(late=2)
+        assert engine.ingest(other, source="file:a", resume=2).applied == 2
+        assert rows(engine, "namecount") == [("Ann", 1), ("Joe", 1)]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
 def test_a_record_below_the_offset_is_late_also_if_its_table_is_unknown(tmp_path: Path, partitions: int):
     with ps.open(shop(), tmp_path / "state", partitions=partitions, processes=False) as engine:
         engine.ingest([ps.Record("users", 7, SUE, offset=0)], source="file:a", resume=1)

@@ -58,20 +58,24 @@ def envelopes_of(app: App, table: str, batch: Batch) -> Envelopes:
     return out
 
 
-def ingested(
-    app: App, records: Iterable[Record], source: str, done: int, only_reposts: bool = False
-) -> tuple[dict[str, list[Batch]], Counts]:
-    """Sort records of a source by table; the counts are those of redeliveries below `done` and of reposts.
+def redelivered(record: Record, done: int, resume: int) -> bool:
+    """Return True if the source's committed offset `done` covers a record, or all records before `resume`."""
+    return 0 < done >= resume or (record.offset is not None and record.offset < done)
 
-    With `only_reposts` other records below `done` are kept: each partition drops those that it has. A record below
-    `done` counts as late, also if the app no longer has its table.
+
+def ingested(
+    app: App, records: Iterable[Record], source: str, done: int, resume: int, only_reposts: bool = False
+) -> tuple[dict[str, list[Batch]], Counts]:
+    """Sort records of a source by table; the counts are those of redeliveries and of reposts.
+
+    With `only_reposts` other redelivered records are kept: each partition drops those that it has. A redelivered
+    record counts as late, also if the app no longer has its table.
     """
     known = {table.name for table in app.tables()}
     tables: dict[str, list[Batch]] = {}
     late = equal = 0
     for record in records:
-        below = record.offset is not None and record.offset < done
-        if below and (record.repost or not only_reposts or record.table not in known):
+        if redelivered(record, done, resume) and (record.repost or not only_reposts or record.table not in known):
             late += 1
             continue
         app.table_of(record.table)
@@ -87,13 +91,13 @@ def ingested(
     return tables, Counts(late=late, equal=equal)
 
 
-def reposts_of(app: App, records: Iterable[Record], done: int) -> dict[str, list[PostedValue]]:
-    """Return the values of reposts from the offset `done` on; a later step refuses invalid ones."""
+def reposts_of(app: App, records: Iterable[Record], done: int, resume: int) -> dict[str, list[PostedValue]]:
+    """Return the values of reposts that are no redeliveries; a later step refuses invalid ones."""
     known: dict[str, list[PostedValue]] = {}
     for record in records:
         if not isinstance(record, Record):
             raise ArgumentKind("records", record, "give an iterable of ps.Record")
-        if record.repost and (record.offset is None or record.offset >= done):
+        if record.repost and not redelivered(record, done, resume):
             found = posted_or_not(app, record)
             if isinstance(found, PostedValue):
                 known.setdefault(record.table, []).append(found)
