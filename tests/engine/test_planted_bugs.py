@@ -119,7 +119,7 @@ BUGS = [
     ),
     Bug(
         "the record at the committed offset is taken for delivered",
-        "engine.calls.envelopes:ingested",
+        "engine.calls.envelopes:redelivered",
         "record.offset < done",
         "record.offset <= done",
     ),
