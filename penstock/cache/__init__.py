@@ -131,7 +131,7 @@ from penstock.cache.store.key_digests import Digest
 from penstock.cache.store.memory_store import MemoryStore
 from penstock.cache.store.merged_stores import MergedReader
 from penstock.cache.store.protocol import META, Info, Reader, Store, Writer
-from penstock.cache.store.replace_gate import gate
+from penstock.cache.store.replacement_lock import gate
 
 __all__ = [
     "COPY",

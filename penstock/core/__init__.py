@@ -1,6 +1,28 @@
 """One partition: its catalog, and the transaction that takes a batch."""
 
-from penstock.core.catalog import (
+from penstock.core.commit import Core
+from penstock.core.damage_names import database_labels
+from penstock.core.feed_log import CHANGES
+from penstock.core.generation_switch import (
+    complete_switches,
+    databases_of,
+    decides,
+    finished,
+    former_catalog,
+    is_ready,
+    switch_refill,
+    switched,
+    without_filling,
+)
+from penstock.core.hidden_generation_writes import hidden_transaction, write_hidden
+from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_of
+from penstock.core.input.decode_ahead import helped
+from penstock.core.input.document_size import MOST_BYTES, sized
+from penstock.core.input.fair_lock import FairLock
+from penstock.core.input.open_state import OpenState
+from penstock.core.input.source_fence import check_fence
+from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
+from penstock.core.metadata.catalog import (
     FORMAT,
     BuildState,
     Catalog,
@@ -18,29 +40,27 @@ from penstock.core.catalog import (
     write_built,
     write_catalog,
 )
-from penstock.core.commit import Core
-from penstock.core.damage_names import database_labels
-from penstock.core.feed_log import CHANGES
-from penstock.core.generation_switch import (
-    complete_switches,
-    databases_of,
-    decides,
-    finished,
-    former_catalog,
-    is_ready,
-    switch_refill,
-    switched,
-    without_filling,
+from penstock.core.metadata.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
+from penstock.core.metadata.store_layout import (
+    NAME,
+    StoreLayout,
+    WrongPartitions,
+    is_store,
+    layout_of,
+    must_be_whole,
+    partitions_of,
+    read_layout,
+    write_layout,
 )
-from penstock.core.hidden_writes import hidden_transaction, write_hidden
-from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_of
-from penstock.core.input.decode_ahead import helped
-from penstock.core.input.document_size import MOST_BYTES, sized
-from penstock.core.input.fair_lock import FairLock
-from penstock.core.input.open_state import OpenState
-from penstock.core.input.source_fence import check_fence
-from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
-from penstock.core.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
+from penstock.core.metadata.store_state import (
+    Resume,
+    StateRow,
+    added,
+    read_spout_state,
+    read_state,
+    write_spout_states,
+    write_state,
+)
 from penstock.core.protocol import Exchange
 from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text
@@ -62,26 +82,6 @@ from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
 from penstock.core.schema import Described, Schema, built_of, described, is_built, parent_views
 from penstock.core.settings import Scrubbing, Settings
-from penstock.core.store_layout import (
-    NAME,
-    StoreLayout,
-    WrongPartitions,
-    is_store,
-    layout_of,
-    must_be_whole,
-    partitions_of,
-    read_layout,
-    write_layout,
-)
-from penstock.core.store_state import (
-    Resume,
-    StateRow,
-    added,
-    read_spout_state,
-    read_state,
-    write_spout_states,
-    write_state,
-)
 from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
 from penstock.core.upkeep.scrub_result import ScrubResult, read_result
 from penstock.core.upkeep.scrub_thread import ScrubbedEngine, start_scrubs

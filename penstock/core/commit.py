@@ -18,16 +18,23 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
-from penstock.core.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built
+from penstock.core.catalog_nodes import NodeMaker, drop_largest, filling_nodes, halting, moves_noted
 from penstock.core.damage_names import database_labels
+from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
 from penstock.core.gc_pause import no_collector
-from penstock.core.nodes import NodeMaker, drop_largest, filling_nodes, halting, moves_noted
+from penstock.core.metadata.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built
+from penstock.core.metadata.store_state import (
+    Resume,
+    StateRow,
+    read_state,
+    state_after,
+    write_spout_states,
+    write_state,
+)
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
-from penstock.core.store_state import Resume, StateRow, read_state, state_after, write_spout_states, write_state
-from penstock.core.trash import empty_trash, forget_former
 from penstock.gateway import IntakeReport, RejectedRecord, TableBatch, TableNode, Tails, keep_rejected, record_repeats
 from penstock.mapreduce import ViewNode, Writes
 from penstock.views import App, Changed

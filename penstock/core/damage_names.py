@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cache import META, DatabaseLabel, number_text
-from penstock.core.catalog import Catalog
+from penstock.core.metadata.catalog import Catalog
 from penstock.gateway import META_PLACE, QUARANTINE, table_labels
 from penstock.mapreduce import FEED, view_labels
 

@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from penstock.cache import Store, StoreDamaged, Writer
-from penstock.core.store_state import StateRow, write_state
+from penstock.core.metadata.store_state import StateRow, write_state
 from penstock.mapreduce import FEED, FeedChanges, feed_counts, feed_key, feed_row
 
 CHANGES, BYTES = 1_000_000, 256 << 20

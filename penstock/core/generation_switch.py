@@ -19,7 +19,7 @@ from functools import lru_cache
 import msgspec
 
 from penstock.cache import Store, Writer, index_db, log_db
-from penstock.core.catalog import (
+from penstock.core.metadata.catalog import (
     Catalog,
     CatalogEntry,
     FormerGeneration,
@@ -32,8 +32,8 @@ from penstock.core.catalog import (
     write_built,
     write_catalog,
 )
+from penstock.core.metadata.store_state import Resume, StateRow, added, read_state, write_spout_states, write_state
 from penstock.core.schema import Schema
-from penstock.core.store_state import Resume, StateRow, added, read_state, write_spout_states, write_state
 from penstock.gateway import keep_rejected, moved_lines_db, rejects_db, rejects_from, repeated_db, without_tails
 from penstock.mapreduce import HiddenGeneration, Writes, rows_db, view_dbs
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.cache import Reader, Writer
-from penstock.core.catalog import BuildState
-from penstock.core.store_state import StateRow
+from penstock.core.metadata.catalog import BuildState
+from penstock.core.metadata.store_state import StateRow
 from penstock.mapreduce import KeyRanges, ViewNode, Watch, Writes
 
 __all__ = ["Exchange", "Listener", "RefillRun", "ViewBuild"]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import Reader, UnknownName
-from penstock.core.catalog import Catalog, catalog_of, read_built
+from penstock.core.metadata.catalog import Catalog, catalog_of, read_built
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
 from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest, stored_definition
 

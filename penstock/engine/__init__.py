@@ -33,16 +33,17 @@ from penstock.core import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
-from penstock.engine.one_store import OneStore
 from penstock.engine.opening import open_engine
 from penstock.engine.partitioned_store import PartitionedStore
-from penstock.engine.store_opening import open_on, open_partition
+from penstock.engine.supplied_store import open_on, open_partition
+from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.engine.writers.failover import Failover
 from penstock.engine.writers.open_writer import memory_of_holder, writer
 from penstock.engine.writers.standby_writer import LOST, Loads, StandbyWriter
 from penstock.generations import BuildProgress, GenerationNumbers, Refilled, Switch, agree_numbers
 from penstock.partitions import (
     AppTransfer,
+    AtomicBatches,
     BatchWaits,
     Copied,
     Marks,
@@ -52,7 +53,6 @@ from penstock.partitions import (
     PartitionExchange,
     PartitionHandle,
     Repartitioned,
-    SavedBatches,
     Switching,
     Tables,
     copy_any,
@@ -72,6 +72,7 @@ from penstock.remote import HolderLost, HolderSilent, StoreWriter, post, split_r
 __all__ = [
     "LOST",
     "AppTransfer",
+    "AtomicBatches",
     "Batch",
     "BatchWaits",
     "BuildProgress",
@@ -91,7 +92,6 @@ __all__ = [
     "Marks",
     "Member",
     "MemberStatus",
-    "OneStore",
     "PartitionExchange",
     "PartitionHandle",
     "PartitionedSnapshot",
@@ -100,7 +100,6 @@ __all__ = [
     "Refilled",
     "Repartitioned",
     "Resume",
-    "SavedBatches",
     "Scrubbing",
     "Settings",
     "Snapshot",
@@ -112,6 +111,7 @@ __all__ = [
     "Tables",
     "Ticket",
     "Transaction",
+    "UnpartitionedStore",
     "ViewState",
     "Weight",
     "agree_numbers",

@@ -32,8 +32,8 @@ from penstock.core import (
     read_layout,
 )
 from penstock.engine.engine import Engine
-from penstock.engine.one_store import OneStore
 from penstock.engine.partitioned_opening import open_partitions, read_parted
+from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.generations import MEMORY, Migrate, build_small_change, core_on
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App
@@ -145,7 +145,7 @@ def _writer(
     core = core_on(app, store, path or "memory", settings, None, migrate)
     try:
         build_small_change(core)
-        opened = OneStore(core, path, owner, readonly=False)
+        opened = UnpartitionedStore(core, path, owner, readonly=False)
         engine = Engine(opened, durability == "group", sock)
     except BaseException:
         store.close()
@@ -182,4 +182,4 @@ def _reader(app: App, path: str, settings: Settings) -> Engine:
     except BaseException:
         store.close()
         raise
-    return Engine(OneStore(core, path, None, readonly=True))
+    return Engine(UnpartitionedStore(core, path, None, readonly=True))

@@ -16,8 +16,8 @@ from typing import IO
 
 from penstock.cache import PenstockError, WriterLock, open_lmdb, pack
 from penstock.engine.engine import Engine
-from penstock.engine.one_store import OneStore
-from penstock.engine.store_opening import open_partition
+from penstock.engine.supplied_store import open_partition
+from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.mapreduce import KeyRanges
 from penstock.partitions import DeliveryThread, Member, PartitionExchange, StartMessage, read_message
 from penstock.recovery import EarlySet
@@ -68,7 +68,7 @@ class _EarlyDelivery:
         return answered
 
 
-def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, OneStore]:
+def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, UnpartitionedStore]:
     path = message.folders[message.here]
     owner = WriterLock(path, message.settings.mode)
     try:

@@ -32,7 +32,7 @@ from penstock.engine import partition_main
 from penstock.engine.engine import Engine
 from penstock.engine.partitioned_reading import cores_of
 from penstock.engine.partitioned_store import PartitionedStore
-from penstock.engine.store_opening import open_partition
+from penstock.engine.supplied_store import open_partition
 from penstock.generations import GenerationNumbers, Migrate, agree_numbers
 from penstock.mapreduce import even_starts
 from penstock.partitions import (

@@ -20,11 +20,11 @@ from penstock.engine.calls.envelopes import envelopes_of, ingested, reposts_of
 from penstock.engine.calls.protocol import Repost
 from penstock.mapreduce import KeyRanges
 from penstock.partitions import (
+    AtomicBatches,
     PartitionedBuilding,
     PartitionHandle,
     Routed,
     Router,
-    SavedBatches,
     ServedStore,
     SourcePositions,
     Tables,
@@ -59,7 +59,7 @@ class PartitionedWriting:
         self.stands = SourcePositions(seats, [own.sources for own in standing], building.finish_switch_first)
         self.learn()
         self._number = max((own.batch for own in standing), default=0)  # of the last batch
-        self.saved = SavedBatches(seats, standing, store.push)
+        self.saved = AtomicBatches(seats, standing, store.push)
 
     def write(
         self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True

@@ -19,13 +19,13 @@ from penstock.gateway.line_replay import carry_over
 from penstock.gateway.lines.line_numbers import first_numbers, moved_lines_db
 from penstock.gateway.lines.stored_lines import PatchedDocument, StoredLine, is_wrapped, unwrap
 from penstock.gateway.lines.tombstone_limit import forgettable
-from penstock.gateway.partitioned_reader import PartitionedTable, TableReading
+from penstock.gateway.refill_repeats import carry_repeats, record_repeats, repeated_db, repeated_keys
+from penstock.gateway.refresh.held_documents import refresh_view, rest
 from penstock.gateway.refresh.table_refresh import refresh_documents
-from penstock.gateway.refresh.view_refresh import refresh_view, rest
-from penstock.gateway.repeat_notes import carry_repeats, record_repeats, repeated_db, repeated_keys
 from penstock.gateway.supersession import superseded
 from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
+from penstock.gateway.table_readers import PartitionedTable, TableReading
 from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, kind_of, stamps_of
 from penstock.gateway.view_deltas import WinningVersions, document_of, key_of, key_value

@@ -36,8 +36,8 @@ from penstock.cache import (
     segments_of,
 )
 from penstock.gateway.lines.stored_lines import is_wrapped, unwrap
-from penstock.gateway.partitioned_reader import TableReading
 from penstock.gateway.table_databases import table_labels
+from penstock.gateway.table_readers import TableReading
 from penstock.gateway.view_deltas import key_of
 from penstock.mapreduce import key_lanes
 from penstock.views import Table

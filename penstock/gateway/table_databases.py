@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import META, DatabaseLabel, index_db, log_db, number_text
 from penstock.gateway.lines.line_numbers import moved_lines_db
-from penstock.gateway.repeat_notes import repeated_db
+from penstock.gateway.refill_repeats import repeated_db
 
 __all__ = ["CHECKING", "META_PLACE", "table_labels"]
 

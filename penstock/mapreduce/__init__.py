@@ -1,10 +1,10 @@
 """Map and reduce: documents to columns, columns to contributions, contributions to rows of views."""
 
 from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_of
-from penstock.mapreduce.columns.extract import key_lane, key_lanes
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys
 from penstock.mapreduce.columns.partition_ranges import KeyRanges, even_starts
+from penstock.mapreduce.columns.value_columns import key_lane, key_lanes
 from penstock.mapreduce.damage_places import view_labels
 from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
 from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, JoinedLines, serve, write_lines
@@ -68,7 +68,7 @@ from penstock.mapreduce.reducers.from_contributions import (
 )
 from penstock.mapreduce.reducers.invertible import count, group, histogram, mean, reducer_from, stddev, sum, variance
 from penstock.mapreduce.reducers.user_group import UserGroup
-from penstock.mapreduce.resting_documents import Holds, mark_resting, refresh_rows, rest_rows
+from penstock.mapreduce.resting_parent_rows import Holds, mark_resting, refresh_rows, rest_rows
 from penstock.mapreduce.small_documents import DocumentFields, DocumentReader, FewFields
 from penstock.mapreduce.stored_codecs import StoredCodec, codec_from
 from penstock.mapreduce.trees.node_sizes import small_trees

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.cache import FEW, Reader, encode_key
-from penstock.mapreduce.columns.extract import input_column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import SourceKeys
+from penstock.mapreduce.columns.value_columns import input_column
 from penstock.mapreduce.contribution_sets import set_deltas
 from penstock.mapreduce.decode.decoder import Decoder
 from penstock.mapreduce.fold.accumulator_fold import ReduceNode, ViewChanges

@@ -13,9 +13,9 @@ from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.partitions.partition_process import PartitionProcess, evict
 from penstock.partitions.record_router import Routed, Router, after
 from penstock.partitions.start_message import StartMessage, read_message
+from penstock.partitions.transport.atomic_batches import AtomicBatches, BatchWaits
 from penstock.partitions.transport.local_delivery import REFUSED, at_rest, delivered_productions, join
 from penstock.partitions.transport.process_delivery import DeliveryThread
-from penstock.partitions.transport.saved_batches import BatchWaits, SavedBatches
 from penstock.partitions.union.union_feed import follow_all
 from penstock.partitions.union.union_quarantine import PartitionedRetries
 from penstock.partitions.union.union_repair_site import PartitionedSite
@@ -26,6 +26,7 @@ __all__ = [
     "ALL_OPERATIONS",
     "REFUSED",
     "AppTransfer",
+    "AtomicBatches",
     "BatchWaits",
     "Copied",
     "DeliveryThread",
@@ -42,7 +43,6 @@ __all__ = [
     "Repartitioned",
     "Routed",
     "Router",
-    "SavedBatches",
     "ServedStore",
     "SourcePositions",
     "StartMessage",

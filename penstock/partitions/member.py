@@ -15,7 +15,7 @@ from penstock.core import Batch, Compacted, Core, FairLock, Resume, Snapshot, re
 from penstock.gateway import TableBatch
 from penstock.generations import BuildProgress, Switch, take_build_step
 from penstock.mapreduce import Writes
-from penstock.partitions.exchange.batch_part import records_part
+from penstock.partitions.exchange.batch_production import records_part
 from penstock.partitions.exchange.exchange import PartitionExchange, clear, receive, take_early_set
 from penstock.partitions.record_router import Router
 from penstock.recovery import EarlySet, Production, RepairSteps, Sent, changes_of, in_flight, owed_after, take_step

@@ -74,7 +74,8 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.recovery.quarantine.listing import held_documents, held_groups, key_of_reject, listed, views_of
+from penstock.recovery.quarantine.entry_list import held_documents, held_groups, key_of_reject, listed, views_of
+from penstock.recovery.quarantine.quarantined_records import wire_record
 from penstock.recovery.quarantine.retry_drop import (
     OneStoreRetries,
     QuarantineRetries,
@@ -82,12 +83,11 @@ from penstock.recovery.quarantine.retry_drop import (
     restated_groups,
     undropped_groups,
 )
-from penstock.recovery.quarantine.stored_records import wire_record
 from penstock.recovery.repair.document_scan import DocumentScan
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in, pairs_text, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
 from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, Shadows, hearing
-from penstock.recovery.repair.refusal import RebuildIncomplete
+from penstock.recovery.repair.repair_errors import RebuildIncomplete
 from penstock.recovery.repair.repair_site import OneSite, Site, ViewComparison, fits_in_memory, scanned, temporary_store
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.repost import PostedValue, Repost, posted

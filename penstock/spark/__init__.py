@@ -1,11 +1,11 @@
 """Spark: bulk work on all documents of a store. Parallel tasks run the engine's own nodes."""
 
-from penstock.spark.backfill_job.bulk_fill import Backfilled, backfill
+from penstock.spark.backfill_job.backfill_driver import Backfilled, backfill
 from penstock.spark.dataframe.registration import register
 from penstock.spark.java import JavaMissing, java_home
 from penstock.spark.spark_session import SparkFailed, session
-from penstock.spark.verify_job.against_source import Stale
-from penstock.spark.verify_job.bulk_check import Difference, Verified, verify
+from penstock.spark.verify_job.source_comparison import Stale
+from penstock.spark.verify_job.verify_driver import Difference, Verified, verify
 
 __all__ = [
     "Backfilled",

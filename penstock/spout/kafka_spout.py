@@ -24,7 +24,7 @@ import msgspec
 from penstock.gateway import TableBatch
 from penstock.kafka import Address, Broker, BrokerAway, Chunk, Client, KafkaReader, OffsetLost, Topic, until_ready
 from penstock.spout.errors import SourceMissing, SourceUnreadable
-from penstock.spout.kafka_fetched import FetchedChunks
+from penstock.spout.kafka_buffer import KafkaBuffer
 from penstock.spout.kafka_records import KafkaFormat
 from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
@@ -108,7 +108,7 @@ class KafkaSpout:
         self._fetched: dict[int, int] = {}  # the next offset to fetch
         self._durable: dict[int, int] = {}  # by partition: the offset to report to the group
         self._unreported = False
-        self._held = FetchedChunks()
+        self._held = KafkaBuffer()
         self._lost: OffsetLost | None = None
         self._standing: deque[SpoutBatch] = deque()
         self._begun = False  # whether the store knew the topic before
@@ -343,7 +343,7 @@ class KafkaSpout:
 
     def _forget(self) -> None:
         """Drop all fetched records and offsets."""
-        self._held, self._given, self._fetched, self._durable, self._lost = FetchedChunks(), {}, {}, {}, None
+        self._held, self._given, self._fetched, self._durable, self._lost = KafkaBuffer(), {}, {}, {}, None
 
     def _find(self, topic: Topic) -> None:
         """Handle missing records at the next offset: they expired, or the end of the topic was lost."""

@@ -1,6 +1,6 @@
 """Crash tests for the engine and for users' apps: a simulator, an oracle, and an engine for unit tests of views."""
 
-from penstock.testing.crash_test import CrashReport, crashtest
+from penstock.testing.app_crash_test import CrashReport, crashtest
 from penstock.testing.equivalence import assert_crash_equivalent
 from penstock.testing.hypothesis_machine import crash_machine
 from penstock.testing.laws.laws import Breach, Law

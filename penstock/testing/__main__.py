@@ -10,7 +10,7 @@ from time import process_time
 
 from penstock.testing.campaign import Campaign
 from penstock.testing.inputs.trial_apps import trial_of, trials
-from penstock.testing.kinds import KINDS
+from penstock.testing.run_kinds import KINDS
 from penstock.testing.seeds.coverage import Coverage
 from penstock.testing.seeds.seed_search import SeedFile, Seeds, seconds_of
 from penstock.testing.simulator.checks import Wrong

@@ -17,7 +17,7 @@ from time import monotonic
 
 import msgspec
 
-from penstock.testing.kinds import KINDS
+from penstock.testing.run_kinds import KINDS
 from penstock.testing.seeds.seed_search import Totals, seconds_of
 
 FILE = "campaign.json"

@@ -28,9 +28,9 @@ from penstock.views.definition_difference import (
 )
 from penstock.views.definition_names import nearest
 from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
+from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import parse_path, reach
 from penstock.views.field_expressions import And, Compare, Field, IsNull, IsTrue, Not, Or, Where, field, where_from
-from penstock.views.production import DeliveryMode, ProductionName
 from penstock.views.reducer_protocols import (
     TS,
     Accumulator,

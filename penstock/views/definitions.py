@@ -20,9 +20,9 @@ from typing import Any, Literal, TypeVar, overload
 
 from penstock.cache import DefinitionError, UnknownName, key_text
 from penstock.views.definition_names import called_view, check_flag, check_name, check_version, find
+from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import Field, Where
-from penstock.views.production import DeliveryMode, ProductionName, check_production
 from penstock.views.reducer_inputs import check_paths, check_stamps, check_tombstones, check_values
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (

@@ -16,7 +16,7 @@ from penstock.cache import open_lmdb
 from penstock.cli.command_frame import CommandEntry, Frame, command
 from penstock.cli.context import Context
 from penstock.cli.exit_errors import of_system
-from penstock.core.catalog import read_catalog, write_catalog
+from penstock.core.metadata.catalog import read_catalog, write_catalog
 from tests.cli.conftest import APP, USERS, Run
 
 READING = [

@@ -47,7 +47,7 @@ BUGS = [
     # intake
     Bug(
         "a float key that is a whole number is another key",
-        "mapreduce.columns.extract:key_lane",
+        "mapreduce.columns.value_columns:key_lane",
         "value.is_integer()",
         "False",
     ),

@@ -45,7 +45,12 @@ def images(folder: Path) -> None:
 BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
     (Bug("its views take no contributions", "core.commit:Core.fill", ", *views]", "]"), content),
     (
-        Bug("its views are fed at once", "core.nodes:filling_nodes", "view.building = HiddenGeneration()", "pass"),
+        Bug(
+            "its views are fed at once",
+            "core.catalog_nodes:filling_nodes",
+            "view.building = HiddenGeneration()",
+            "pass",
+        ),
         images,
     ),
     (
@@ -105,7 +110,7 @@ BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
     (
         Bug(
             "the mark of a former log stays",
-            "core.trash:empty_trash",
+            "core.discarded_generations:empty_trash",
             "else [mark]",
             "else []",
         ),

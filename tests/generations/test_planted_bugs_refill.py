@@ -42,11 +42,11 @@ BUGS = [
     Bug("repeats are not laid over", "generations.refill.Refilling.steps", "self.repeat()", "pass"),
     Bug(
         "late records are no repeats",
-        "gateway.repeat_notes.record_repeats",
+        "gateway.refill_repeats.record_repeats",
         "if own in _UNCHANGED:",
         "if own == _UNCHANGED[0]:",
     ),
-    Bug("an absent key is passed over", "gateway.repeat_notes.carry_repeats", "absent_line(key, None)", "b''"),
+    Bug("an absent key is passed over", "gateway.refill_repeats.carry_repeats", "absent_line(key, None)", "b''"),
     Bug("repeats stay for the next refill", "generations.refill.begin", "writer.clear(", "str("),
     Bug("held groups are lost", "core.generation_switch.switch_refill", "added(state.rejected, ", "dict("),
 ]

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.cache import writer_pid
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.store_layout import read_layout
 from tests.partitions.partition_app import MARKS, SOURCE, STOP, Recompute, app, batch, mark, order_stop
 from tests.partitions.partition_parent import opened
 from tests.waiting import PATIENCE

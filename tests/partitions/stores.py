@@ -10,7 +10,7 @@ from unittest import mock
 
 import penstock as ps
 from penstock.cache import encode_key, open_lmdb
-from penstock.core.store_layout import layout_of, read_layout, write_layout
+from penstock.core.metadata.store_layout import layout_of, read_layout, write_layout
 from penstock.engine import open_on, repartition
 from penstock.mapreduce import even_starts
 

@@ -129,7 +129,7 @@ BUGS = [
     ),
     Bug(
         "rejected records are lost",
-        "partitions.exchange.batch_part:take_records",
+        "partitions.exchange.batch_production:take_records",
         "if any(refused.values()):",
         "if False:",
     ),

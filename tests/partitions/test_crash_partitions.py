@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import encode_key, writer_pid
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.store_layout import read_layout
 from penstock.spout import Remembered
 from tests.partitions import partition_kills
 from tests.partitions.partition_app import SOURCE, app, batch, order_stop

@@ -15,7 +15,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import PenstockError, encode_key, writer_pid
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.store_layout import read_layout
 from penstock.engine import PartitionedStore
 from penstock.partitions.member import Member
 from tests.cache.processes import heard, process

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 import penstock as ps
 from penstock.cache import PenstockError, encode_key, open_lmdb
-from penstock.core.catalog import PartitionIdentity, read_catalog, write_catalog
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.catalog import PartitionIdentity, read_catalog, write_catalog
+from penstock.core.metadata.store_layout import read_layout
 from penstock.engine import ForeignPartition, copy_any, partitioned_opening, repartition, restore_any
 from penstock.partitions.partition_catalogs import catalogs_of
 

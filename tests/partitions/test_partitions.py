@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import MemoryStore
-from penstock.core.store_layout import NAME, WrongPartitions
+from penstock.core.metadata.store_layout import NAME, WrongPartitions
 from penstock.engine import Batch, PartitionedStore, Resume, open_on
 from penstock.engine.partitioned_reading import PartitionedReading
 from penstock.gateway import TableBatch

@@ -112,7 +112,7 @@ def topics(records: list[ps.Record]) -> Callable[..., TableInput]:
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use many buckets and many ranges of a few records each."""
-    module = sys.modules["penstock.spark.backfill_job.bulk_fill"]
+    module = sys.modules["penstock.spark.backfill_job.backfill_driver"]
     monkeypatch.setattr(module, "BUCKET", 2_000)
     monkeypatch.setattr(module, "_RANGE", 12)
 
@@ -121,7 +121,7 @@ def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: 
     """Write a history by both paths, with the tasks in this process, and compare."""
     tables = dict.fromkeys(record.table for record in records)
     given = {name: [r for r in records if r.table == name] for name in tables}
-    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.bulk_fill"], "table_input", topics(records))
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.backfill_driver"], "table_input", topics(records))
     with one_by_one(app, records) as engine:
         done = backfill(app, folder / "store", spark=InProcess(), tables=given)
         with engine.snapshot() as snap:

@@ -108,7 +108,7 @@ BUGS = [
         rich,
         Bug(
             "of equal ts the first wins",
-            "spark.backfill_job.bucket_documents.write_bucket",
+            "spark.backfill_job.bucket_task.write_bucket",
             "np.lexsort((records.minor,",
             "np.lexsort((-records.minor,",
         ),
@@ -117,7 +117,7 @@ BUGS = [
         unordered,
         Bug(
             "of equal ts the lesser bytes win",
-            "spark.backfill_job.bucket_documents._by_bytes",
+            "spark.backfill_job.bucket_task._by_bytes",
             "out[again] = placed",
             "out[again] = placed[::-1]",
         ),
@@ -126,7 +126,7 @@ BUGS = [
         rich,
         Bug(
             "a deletion is passed over",
-            "spark.backfill_job.bucket_documents._Records.batch",
+            "spark.backfill_job.bucket_task._Records.batch",
             "out.deletes[place] = deletion",
             "pass",
         ),
@@ -135,17 +135,17 @@ BUGS = [
         rich,
         Bug(
             "tombstones are counted as documents",
-            "spark.backfill_job.store_filling.StoreFilling._bucket",
+            "spark.backfill_job.result_loader.ResultLoader._bucket",
             "index.add(segment, base, table.has_ts)",
             "index.add(segment, base, not table.has_ts)",
         ),
     ),
-    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_documents.put_shares", "if rows:", "if not rows:")),
+    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_task.put_shares", "if rows:", "if not rows:")),
     (
         rich,
         Bug(
             "an emission comes twice",
-            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
+            "spark.backfill_job.range_tasks.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -154,7 +154,7 @@ BUGS = [
         trees,
         Bug(
             "an emission comes twice in a tree",
-            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
+            "spark.backfill_job.range_tasks.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, [*shares, *shares[:1]])",
         ),
@@ -163,7 +163,7 @@ BUGS = [
         rich,
         Bug(
             "a share is lost",
-            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
+            "spark.backfill_job.range_tasks.RangeReduceTask._reduced",
             "joined_shares(node, shares)",
             "joined_shares(node, shares[1:] or shares)",
         ),
@@ -190,7 +190,7 @@ BUGS = [
         rich,
         Bug(
             "what functions yielded lies beside its segment",
-            "spark.backfill_job.store_filling.StoreFilling._bucket",
+            "spark.backfill_job.result_loader.ResultLoader._bucket",
             "emissions_db(self._views[name]), record_key(base)",
             "emissions_db(self._views[name]), record_key(base + 1)",
         ),
@@ -198,14 +198,14 @@ BUGS = [
     (
         rich,
         Bug(
-            "the index is off by one", "spark.backfill_job.store_filling._Index.add", "(base + at)", "(base + at[::-1])"
+            "the index is off by one", "spark.backfill_job.result_loader._Index.add", "(base + at)", "(base + at[::-1])"
         ),
     ),
     (
         trees,
         Bug(
             "nodes are not written",
-            "spark.backfill_job.group_ranges.RangeReduceTask._reduced",
+            "spark.backfill_job.range_tasks.RangeReduceTask._reduced",
             "nodes_db(node.number), *dbs",
             "*dbs",
         ),
@@ -242,7 +242,7 @@ BUGS = [
         files,
         Bug(
             "what is rejected is lost",
-            "spark.backfill_job.bucket_documents.write_bucket",
+            "spark.backfill_job.bucket_task.write_bucket",
             "rejects += [pack(list(own)) for own in records.refused]",
             "pass",
         ),
@@ -251,20 +251,20 @@ BUGS = [
         damaged,
         Bug(
             "versions that lost contribute",
-            "spark.verify_job.remap._of_table",
+            "spark.verify_job.remap_task._of_table",
             "at[documents.newest(segment.k0, segment.k1, segment.base + at)]",
             "at",
         ),
     ),
     (
         damaged,
-        Bug("deleted documents contribute", "spark.verify_job.remap._Block.of", "if not unwrap(line).absent", ""),
+        Bug("deleted documents contribute", "spark.verify_job.remap_task._Block.of", "if not unwrap(line).absent", ""),
     ),
     (
         damaged,
         Bug(
             "a group without documents is right",
-            "spark.verify_job.bulk_check.CompareTask._compared",
+            "spark.verify_job.verify_driver.CompareTask._compared",
             "len(stored) == len(expected)",
             "len(stored) >= len(expected)",
         ),
@@ -273,7 +273,7 @@ BUGS = [
         damaged,
         Bug(
             "results are not compared",
-            "spark.verify_job.bulk_check.CompareTask._compared",
+            "spark.verify_job.verify_driver.CompareTask._compared",
             "same_result(stored[0], expected[0])",
             "True",
         ),
@@ -282,7 +282,7 @@ BUGS = [
         damaged,
         Bug(
             "what differs from its tally is not asked about",
-            "spark.verify_job.bulk_check._compare",
+            "spark.verify_job.verify_driver._compare",
             "if again:",
             "if not again:",
         ),
@@ -291,7 +291,7 @@ BUGS = [
         damaged,
         Bug(
             "what is remembered is passed over",
-            "spark.verify_job.remap._DecodedEmissions.otherwise",
+            "spark.verify_job.remap_task._DecodedEmissions.otherwise",
             "return out",
             "return set()",
         ),

@@ -92,13 +92,13 @@ BUGS = [
     ),
     Bug(
         "a batch is given before the records of one that is saved",
-        "partitions.transport.saved_batches:SavedBatches.arrive",
+        "partitions.transport.atomic_batches:AtomicBatches.arrive",
         "if way[1] in partitions:",
         "if False:",
     ),
     Bug(
         "an opening does not ask for saved batches",
-        "partitions.transport.saved_batches:SavedBatches.__init__",
+        "partitions.transport.atomic_batches:AtomicBatches.__init__",
         "standing[to].taken.get(of, 0) < number",
         "False",
     ),

@@ -61,8 +61,8 @@ def test_each_upward_import_of_the_list_is_still_there() -> None:
         ("penstock.engine.engine", "penstock.core.commit", False),
         ("penstock", "penstock.engine", True),
         ("penstock.cache.store.protocol", "penstock.engine", False),
-        ("penstock.core.catalog", "penstock.engine.engine", False),
-        ("penstock.core.catalog", "penstock.generations.build", False),
+        ("penstock.core.metadata.catalog", "penstock.engine.engine", False),
+        ("penstock.core.metadata.catalog", "penstock.generations.build", False),
         ("penstock.spout.record", "penstock.sink", False),
         ("penstock.engine.engine", "penstock.cache.encoding.keys", False),
         ("penstock.cache.store.protocol", "penstock", False),
@@ -74,7 +74,7 @@ def test_the_rule_of_imports_sees(here: str, target: str, allowed: bool) -> None
 
 
 def test_a_name_that_a_room_offers_is_no_module() -> None:
-    found = {target for target, _ in imports(PACKAGE / "core" / "catalog.py")}
+    found = {target for target, _ in imports(PACKAGE / "core" / "metadata" / "catalog.py")}
     assert "penstock.cache" in found
     assert "penstock.cache.seal" not in found
     assert "penstock.engine.group_commit" in {target for target, _ in imports(PACKAGE / "engine" / "engine.py")}

@@ -33,7 +33,7 @@ from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 from penstock.cache.messages import size_text
 from penstock.cache.permissions import PRIVATE
-from penstock.cache.store.replace_gate import gate, process_that_reads
+from penstock.cache.store.replacement_lock import gate, process_that_reads
 
 __all__ = [
     "CopyFailed",

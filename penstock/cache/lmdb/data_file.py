@@ -22,7 +22,7 @@ from penstock.cache.errors import Closed, PenstockError, StoreDamaged, StoreMiss
 from penstock.cache.lmdb.lmdb_errors import MAX_DBS, MAX_READERS, translated
 from penstock.cache.lmdb.lmdb_meta import check_last
 from penstock.cache.permissions import file_mode, make_private, must_be_own, must_be_plain
-from penstock.cache.store.replace_gate import gate
+from penstock.cache.store.replacement_lock import gate
 
 __all__ = ["DATA", "SCRUB", "DataFile", "check_beginning", "empty_file", "make_file", "open_file"]
 

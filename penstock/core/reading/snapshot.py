@@ -20,12 +20,12 @@ from penstock.cache import (
 )
 from penstock.core.damage_names import database_labels
 from penstock.core.generation_switch import former_schema, former_state
+from penstock.core.metadata.store_state import StateRow, read_spout_state, read_state
 from penstock.core.reading.document_facts import DocumentFacts, document_facts
-from penstock.core.reading.group_contributions import why_of
 from penstock.core.reading.group_weights import Weight, weight_of
 from penstock.core.reading.visibility import read_spans, saved_position
+from penstock.core.reading.why_answers import why_of
 from penstock.core.schema import Schema
-from penstock.core.store_state import StateRow, read_spout_state, read_state
 from penstock.gateway import TableReader, TableReading
 from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.cache import META, Reader, Writer, seal, unseal
-from penstock.core.store_state import StateRow
+from penstock.core.metadata.store_state import StateRow
 from penstock.mapreduce import ResultChanges, RowReading, feed_key, read_result_changes
 
 __all__ = ["Span", "add_span", "net_changes", "next_span", "read_spans", "saved_position", "with_early_set"]

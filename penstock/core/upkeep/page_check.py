@@ -24,9 +24,9 @@ from penstock.cache import (
     open_lmdb,
     scrub_pages,
 )
-from penstock.core.catalog import catalog_of, catalog_row
 from penstock.core.damage_names import database_labels
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.catalog import catalog_of, catalog_row
+from penstock.core.metadata.store_layout import read_layout
 from penstock.core.upkeep.scrub_result import keep_result, read_result
 from penstock.views import Progress
 

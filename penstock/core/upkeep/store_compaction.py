@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import DocumentLog, forget_step, segments_from
-from penstock.core.nodes import moves_noted
+from penstock.core.catalog_nodes import moves_noted
 from penstock.core.reading.snapshot import Snapshot
 from penstock.gateway import TableNode, forgettable
 

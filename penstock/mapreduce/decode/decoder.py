@@ -33,8 +33,8 @@ from penstock.cache import (
     unpack_document,
 )
 from penstock.mapreduce.columns.column import Column
-from penstock.mapreduce.columns.extract import condition, group_codes, input_column, key_lanes, text_lanes
 from penstock.mapreduce.columns.group_codes import Codes, Groups
+from penstock.mapreduce.columns.value_columns import condition, group_codes, input_column, key_lanes, text_lanes
 from penstock.mapreduce.decode.typed_blocks import (
     TypedBlock,
     TypedDecoders,

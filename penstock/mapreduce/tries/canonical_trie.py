@@ -20,7 +20,7 @@ from penstock.mapreduce.nodes.node_format import Node, is_inner, node_lost, read
 from penstock.mapreduce.nodes.node_levels import Fetch, Folding, NewNodes, Tries, address
 from penstock.mapreduce.tries.changed_partials import TrieUpdate
 from penstock.mapreduce.tries.inline_trie import grown_inline, stays_inline
-from penstock.mapreduce.tries.trie_update_small import FEW, SmallTrieUpdate
+from penstock.mapreduce.tries.small_trie_update import FEW, SmallTrieUpdate
 
 
 class Trie:

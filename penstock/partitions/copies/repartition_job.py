@@ -54,7 +54,7 @@ from penstock.core import (
     read_layout,
 )
 from penstock.mapreduce import KeyRanges, even_starts
-from penstock.partitions.copies.new_store import NewStore
+from penstock.partitions.copies.repartition_target import RepartitionTarget
 from penstock.partitions.copies.row_moves import RowMoves
 from penstock.partitions.copies.store_replacement import StoreReplacement, clear_leftovers, next_turn
 from penstock.partitions.partition_catalogs import catalogs_of
@@ -144,11 +144,11 @@ class _Repartition:
         """Make the new stores, complete and synced."""
         catalog = _catalog(snap.schema.catalog)
         memory = _BASE + _MEMORY // self._to
-        targets: list[NewStore] = []
+        targets: list[RepartitionTarget] = []
         try:
             for number, folder in enumerate(after.folders(self._path)):
                 own = None if self._to == 1 else identity_of(after.ranges(), number)
-                targets.append(NewStore(folder, snap.schema.app, replace(catalog, partition=own), memory))
+                targets.append(RepartitionTarget(folder, snap.schema.app, replace(catalog, partition=own), memory))
             with snap.naming():
                 RowMoves(snap, targets, after.ranges(), self._tell).run()
         finally:

@@ -52,7 +52,7 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.partitions.copies.new_store import DocumentLines, NewStore
+from penstock.partitions.copies.repartition_target import DocumentLines, RepartitionTarget
 from penstock.recovery import held_groups, key_of_reject
 
 __all__ = ["RowMoves", "Tell"]
@@ -67,7 +67,7 @@ Whose = Callable[[Sequence[Pair]], list[bytes]]  # returns the owning key of eac
 class RowMoves:
     """All content of a snapshot on its way to new stores; `ranges` say which of these owns a key."""
 
-    def __init__(self, snap: Snapshot, targets: Sequence[NewStore], ranges: KeyRanges, tell: Tell) -> None:
+    def __init__(self, snap: Snapshot, targets: Sequence[RepartitionTarget], ranges: KeyRanges, tell: Tell) -> None:
         self._snap = snap
         self._targets = targets
         self._ranges = ranges

@@ -29,7 +29,7 @@ from penstock.mapreduce import (
     number_of,
     numbered,
 )
-from penstock.partitions.exchange.batch_part import is_records, take_records
+from penstock.partitions.exchange.batch_production import is_records, take_records
 from penstock.partitions.exchange.production_delay import ProductionDelay
 from penstock.recovery import (
     EarlySet,

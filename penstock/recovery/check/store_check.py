@@ -46,7 +46,7 @@ from penstock.mapreduce import (
     held_db,
     resting_db,
 )
-from penstock.recovery.check.judge import judged
+from penstock.recovery.check.oracle_comparison import judged
 from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
 from penstock.recovery.repair.fresh_map import FreshMap, same_pairs

@@ -42,8 +42,8 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.recovery.quarantine.listing import held_documents, held_groups, rejected_records, views_of
-from penstock.recovery.quarantine.stored_records import aimed, ready
+from penstock.recovery.quarantine.entry_list import held_documents, held_groups, rejected_records, views_of
+from penstock.recovery.quarantine.quarantined_records import aimed, ready
 from penstock.views import Progress
 
 if TYPE_CHECKING:

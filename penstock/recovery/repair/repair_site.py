@@ -22,7 +22,7 @@ from penstock.mapreduce import Contributions, FeedChanges, IndexReduce, ViewNode
 from penstock.recovery.repair.document_scan import DocumentScan
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
 from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, hearing
-from penstock.recovery.repair.refusal import RebuildIncomplete, Unreadable
+from penstock.recovery.repair.repair_errors import RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.scratch_store import folder_store
 from penstock.recovery.repair_report import Repaired

@@ -19,8 +19,8 @@ from penstock.mapreduce import FunctionMapper, ViewNode, emissions_db, held_db
 from penstock.recovery.repair.emission_repair import RepairedEmission, damaged_rows, remembered_in
 from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.recovery.repair.group_replacement import ReplacedGroup
-from penstock.recovery.repair.refusal import NotComplete, RebuildIncomplete, Unreadable
-from penstock.recovery.repair.remembered import gone_of, remembered_emission, results_of_groups
+from penstock.recovery.repair.remembered_emissions import gone_of, remembered_emission, results_of_groups
+from penstock.recovery.repair.repair_errors import NotComplete, RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
 from penstock.recovery.repair_report import Mended, Repaired

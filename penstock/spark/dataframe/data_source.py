@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.cache import DefinitionError, PenstockError, decode_key, pack_document
 from penstock.engine import AppTransfer, Engine, copy_of, open_engine, writer
 from penstock.gateway import document_of, unwrap
-from penstock.spark.backfill_job.row_frames import FrameKind, Frames, read_frames
+from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile, read_task_results
 from penstock.spark.dataframe.filters import keys_asked, narrowed
 from penstock.spark.dataframe.frame_columns import arrow_of, chunks, group_columns, key_names, shape_of
 from penstock.spark.verify_job.spans import Span, spans_of, spans_of_log
@@ -286,7 +286,7 @@ class _Writes:
         """Write a task's rows to a file of documents."""
         os.makedirs(self.staging, exist_ok=True)
         path = os.path.join(self.staging, uuid.uuid4().hex)
-        with Frames(path) as frames:
+        with TaskResultFile(path) as frames:
             for batch in batches:
                 lines = [pack_document(doc) for doc in batch.to_pylist(maps_as_pydicts="strict")]
                 frames.add(FrameKind.ROWS, self.table, [b""] * len(lines), lines)
@@ -296,7 +296,7 @@ class _Writes:
         """Yield the documents that tasks wrote."""
         for message in messages:
             if isinstance(message, _Done):
-                for _, _, (_, lines) in read_frames(message.path, [FrameKind.ROWS]):
+                for _, _, (_, lines) in read_task_results(message.path, [FrameKind.ROWS]):
                     yield from map(document_of, lines)
 
     def discard(self, messages: Sequence[WriterCommitMessage | None]) -> None:

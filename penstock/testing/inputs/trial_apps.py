@@ -336,7 +336,7 @@ def _map(doc: Any) -> dict[str, Any]:
 
 
 def tokens() -> Trial:
-    """Return an app whose records have unique tokens. Its chained views list them; `partitioned_reader` follows."""
+    """Return an app whose records have unique tokens. Its chained views list them; `table_readers` follows."""
     app = App("tokens")
     docs = app.table("docs", key="id", ts="ts")
     names = docs.view("names", key="name", reduce=collect(100, "token"))

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from penstock.cache import MemoryStore, StoreFull, encode_key
 from penstock.engine import (
+    AtomicBatches,
     Catalog,
     Core,
     Engine,
@@ -24,7 +25,6 @@ from penstock.engine import (
     PartitionedStore,
     PartitionExchange,
     PartitionHandle,
-    SavedBatches,
     Settings,
     agree_numbers,
     complete_switches,
@@ -87,7 +87,7 @@ class _Served(PartitionedStore):
         self._world = world
         super().__init__(world.app, world.layout, cores, handles, lambda: None, None, None, changed)
         self.reading.looks = 0
-        self.writing.saved = SavedBatches(handles, [handle.standing() for handle in handles], world.traffic)
+        self.writing.saved = AtomicBatches(handles, [handle.standing() for handle in handles], world.traffic)
 
     def carry(self) -> list[str]:
         """Deliver everything that is owed."""

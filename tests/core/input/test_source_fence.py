@@ -100,7 +100,7 @@ def test_offsets_of_two_topics_of_one_name_never_meet(engine: ps.Engine) -> None
 
 
 def test_without_a_fence_it_would_count(engine: ps.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("partitions.cached_offsets", "engine.one_store"):
+    for name in ("partitions.cached_offsets", "engine.unpartitioned_store"):
         module = sys.modules[f"penstock.{name}"]
         monkeypatch.setattr(module, "check_fence", lambda *_: None)
     give(engine, pin(None, 0))

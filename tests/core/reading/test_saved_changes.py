@@ -21,8 +21,8 @@ import penstock as ps
 from penstock.cache import encode_key
 from penstock.cli.running.feed_steps import FeedSteps
 from penstock.cli.running.sink_thread import begun
+from penstock.core.metadata.store_state import StateRow
 from penstock.core.reading import feed_reader, visibility
-from penstock.core.store_state import StateRow
 from penstock.engine import PartitionedStore
 from penstock.partitions.exchange import exchange
 from penstock.views import ABSENT, Change

@@ -154,37 +154,37 @@ def test_most_of_what_comes_alone_goes_one_by_one() -> None:
 BUGS = [
     Bug(
         "few: a child that is gone stays",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate._parent",
         "counts[old] = [count] if count else []",
         "counts[old] = [count]",
     ),
     Bug(
         "few: a child that comes is passed over",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate._parent",
         "i + (i <",
         "i + (0 * i <",
     ),
     Bug(
         "few: a node that became small stays",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate._parent",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate._parent",
         "items <= trees",
         "0 > trees",
     ),
     Bug(
         "few: the root alone is made anew",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate._up_one_by_one",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate._up_one_by_one",
         "range(max(levels), 0",
         "range(1, 0",
     ),
     Bug(
         "few: what is deeper than known is not said",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate.find_leaves",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate.find_leaves",
         "if known < depth",
         "if False",
     ),
     Bug(
         "few: all partials are those of the first leaf",
-        "mapreduce.tries.trie_update_small:SmallTrieUpdate._up_one_by_one",
+        "mapreduce.tries.small_trie_update:SmallTrieUpdate._up_one_by_one",
         "column[i]",
         "column[0]",
     ),

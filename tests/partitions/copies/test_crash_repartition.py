@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.store_layout import read_layout
 from penstock.engine import repartition
 from tests.harness.planting import Bug
 from tests.mapreduce.trees.tree_worlds import TREES
@@ -108,7 +108,12 @@ def test_all_is_on_the_disk_before_the_switch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bug",
     [
-        Bug("stores are not synced", "partitions.copies.new_store:NewStore.finish", "synced(self.folder)", "pass"),
+        Bug(
+            "stores are not synced",
+            "partitions.copies.repartition_target:RepartitionTarget.finish",
+            "synced(self.folder)",
+            "pass",
+        ),
         Bug(
             "the folder is not synced",
             "partitions.copies.repartition_job:_Repartition._fill",

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.cache import DefinitionError, StoreInUse, open_lmdb
-from penstock.core.store_layout import read_layout
+from penstock.core.metadata.store_layout import read_layout
 from penstock.engine import open_on, opening, repartition
 from penstock.recovery import OUT
 

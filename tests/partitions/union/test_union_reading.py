@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import encode_key
-from penstock.core.store_layout import NAME, read_layout
+from penstock.core.metadata.store_layout import NAME, read_layout
 from tests.harness.strategies import LONG, bounds
 from tests.partitions.stores import Partitions, parted
 

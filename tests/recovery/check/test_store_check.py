@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.cache import encode_key, index_db, log_db
 from penstock.mapreduce import emissions_db, held_db, rows_db
 from penstock.recovery import Checked, Mended, Repaired, Shadow
-from penstock.recovery.check import judge
+from penstock.recovery.check import oracle_comparison
 from penstock.recovery.oracle import large_groups, plain_reducers
 from penstock.views import ABSENT, BROKER
 from tests.harness.histories import History
@@ -123,7 +123,7 @@ def test_a_key_that_the_index_lost(engine: Any) -> None:
 
 @pytest.mark.parametrize("most", [1 << 14, 4])
 def test_what_goes_by_ts_is_judged(most: int, place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "_MOST", most)
+    monkeypatch.setattr(oracle_comparison, "_MOST", most)
     app = ps.App("shop")
     days = [f"2026-11-{day:02}T00:00:00Z" for day in range(1, 20)]
     tables = {

@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from penstock.mapreduce import same_result
 from penstock.recovery import recomputed, recomputed_large
-from penstock.recovery.check import judge
+from penstock.recovery.check import oracle_comparison
 from tests.recovery.damage import tell
 
 KINDS: dict[str, list[Any]] = {
@@ -73,8 +73,8 @@ def test_they_agree(values: list[Any], size: int) -> None:
 def test_a_check_folds_large_groups_part_by_part() -> None:
     with (
         ps.open(shop(), None) as engine,
-        mock.patch.object(judge, "_MOST", 10),
-        mock.patch.object(judge, "_BLOCK", 8),
+        mock.patch.object(oracle_comparison, "_MOST", 10),
+        mock.patch.object(oracle_comparison, "_BLOCK", 8),
     ):
         engine.put_many("users", [doc for _, doc in documents(KINDS["ints"], 1)])
         assert engine.check().ok

@@ -161,19 +161,19 @@ def test_the_same_on_disk(tmp_path: Path, seed: int) -> None:
 BUGS = [
     Bug(
         "dropping a document leaves what was told of it",
-        "gateway.refresh.view_refresh:_retracted",
+        "gateway.refresh.held_documents:_retracted",
         "minus = view.pair_contributions([held[slot] for slot in new.slots.tolist()], who)",
         "minus = view.pair_contributions([[] for slot in new.slots.tolist()], who)",
     ),
     Bug(
         "a function's emissions are forgotten only in memory when its document is put to rest",
-        "gateway.refresh.view_refresh:rest",
+        "gateway.refresh.held_documents:rest",
         "new.remember = _in_place(node, reader, slots)",
         "new.remember = lambda *_: None",
     ),
     Bug(
         "a retried document is remembered in another one's place",
-        "gateway.refresh.view_refresh:_in_place",
+        "gateway.refresh.held_documents:_in_place",
         "order[at] = size + np.arange(at.size)",
         "order[(at + 1) % size] = size + np.arange(at.size)",
     ),
@@ -185,7 +185,7 @@ BUGS = [
     ),
     Bug(
         "a row of a view that is dropped leaves what it yielded",
-        "mapreduce.resting_documents:rest_rows",
+        "mapreduce.resting_parent_rows:rest_rows",
         "writes.deletes.append((db, [key for key, row in zip(keys, rows, strict=True) if row is not None]))",
         "pass",
     ),

@@ -220,7 +220,7 @@ def test_a_module_that_only_this_process_loaded_goes_along(spark: Any, tmp_path:
 def test_half_of_all_documents_in_one_group_and_wide_ones(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = sys.modules["penstock.spark.backfill_job.bulk_fill"]
+    module = sys.modules["penstock.spark.backfill_job.backfill_driver"]
     monkeypatch.setattr(module, "BUCKET", 20_000)
     monkeypatch.setattr(module, "_RANGE", 64)
     app = shop()

@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.cache import encode_key
 from penstock.engine import Member, PartitionedStore, copy_any
 from penstock.spark import verify
-from penstock.spark.verify_job import bulk_check, remap
+from penstock.spark.verify_job import remap_task, verify_driver
 from tests.harness.worlds import RICH, World
 from tests.mapreduce.trees.tree_worlds import TREES
 from tests.recovery import damage
@@ -97,18 +97,18 @@ def test_contributions_in_flight_are_not_missing(tmp_path: Path, monkeypatch: py
 
 
 def _a_copy_keeps_what_is_in_flight(m: pytest.MonkeyPatch) -> None:
-    m.setattr(bulk_check, "_copied", lambda app, store, path, tell: copy_any(store, path, tell))
-    m.setattr(bulk_check, "snapshots_at_rest", lambda parts: True)
+    m.setattr(verify_driver, "_copied", lambda app, store, path, tell: copy_any(store, path, tell))
+    m.setattr(verify_driver, "snapshots_at_rest", lambda parts: True)
 
 
 def _only_the_first_partition_is_read(m: pytest.MonkeyPatch) -> None:
-    plain = bulk_check._parts_of
-    m.setattr(bulk_check, "_parts_of", lambda snap, i, views: plain(snap, i, views) if not i else ())
+    plain = verify_driver._parts_of
+    m.setattr(verify_driver, "_parts_of", lambda snap, i, views: plain(snap, i, views) if not i else ())
 
 
 def _tasks_read_the_first_partition(m: pytest.MonkeyPatch) -> None:
-    plain = remap._part
-    m.setattr(remap, "_part", lambda data: (0, *plain(data)[1:]))
+    plain = remap_task._part
+    m.setattr(remap_task, "_part", lambda data: (0, *plain(data)[1:]))
 
 
 BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from penstock.testing.kinds import KINDS, TRIALS
 from penstock.testing.partitions.partitioned_run import partitioned_run_of, run_partitioned
+from penstock.testing.run_kinds import KINDS, TRIALS
 from penstock.testing.seeds.seed_search import Seeds
 from penstock.views import DeliveryMode
 from tests.harness.planting import Bug

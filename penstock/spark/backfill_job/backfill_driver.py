@@ -40,11 +40,11 @@ from penstock.cache import (
 )
 from penstock.engine import described, is_store, open_on, read_catalog, transferred, writer
 from penstock.mapreduce import rows_db
-from penstock.spark.backfill_job.bucket_documents import REPORT, BucketTask
+from penstock.spark.backfill_job.bucket_task import REPORT, BucketTask
 from penstock.spark.backfill_job.contribution_blobs import bounds_of
-from penstock.spark.backfill_job.group_ranges import PARTS, GroupRanges, RangeReduceTask, RangeSplitTask
 from penstock.spark.backfill_job.key_buckets import SCHEMA, IntakeTask
-from penstock.spark.backfill_job.store_filling import StoreFilling
+from penstock.spark.backfill_job.range_tasks import PARTS, GroupRanges, RangeReduceTask, RangeSplitTask
+from penstock.spark.backfill_job.result_loader import ResultLoader
 from penstock.spark.backfill_job.table_inputs import TableInput, table_input
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
@@ -205,7 +205,7 @@ class _Backfill:
             given = self._stage("looking", lambda: self._given(wanted))
             numbers = {name: entry.number for name, entry in catalog.entries.items()}
             layout = self._layout(given, numbers, catalog.seed)
-            filling = StoreFilling(store, layout.views, layout.origins)
+            filling = ResultLoader(store, layout.views, layout.origins)
             reports = self._stage("documents", lambda: self._documents(given, layout))
             self._stage("loading documents", lambda: self._fill(filling, layout, reports))
             self._views(layout, filling, reports)
@@ -256,7 +256,7 @@ class _Backfill:
                 )
         return reports
 
-    def _fill(self, filling: StoreFilling, layout: JobPlan, reports: Sequence[TaskReport]) -> None:
+    def _fill(self, filling: ResultLoader, layout: JobPlan, reports: Sequence[TaskReport]) -> None:
         for table in self._app.tables():
             plan = layout.tables.get(table.name)
             if plan is None:
@@ -277,7 +277,7 @@ class _Backfill:
 
     # -- views
 
-    def _views(self, layout: JobPlan, filling: StoreFilling, before: list[TaskReport]) -> None:
+    def _views(self, layout: JobPlan, filling: ResultLoader, before: list[TaskReport]) -> None:
         views = [view for view in self._app.views() if isinstance(view.source, Table)]
         level = 0
         while views:

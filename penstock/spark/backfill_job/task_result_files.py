@@ -23,7 +23,7 @@ from crc32c import crc32c
 
 from penstock.cache import StoreDamaged
 
-__all__ = ["FrameKind", "Frames", "read_frames"]
+__all__ = ["FrameKind", "TaskResultFile", "read_task_results"]
 
 _HEAD = struct.Struct(">IIBH")
 _CHUNK = 1 << 12
@@ -48,7 +48,7 @@ class FrameKind(IntEnum):
     """A rejected record of the named table: its place and the reason."""
 
 
-class Frames:
+class TaskResultFile:
     """A file that is being written. It gets its name when the block ends without an error."""
 
     def __init__(self, path: str) -> None:
@@ -85,7 +85,7 @@ class Frames:
         self._file.write(_HEAD.pack(len(data), crc32c(data), kind, len(called)) + called + data)
 
 
-def read_frames(path: str, kinds: Collection[FrameKind]) -> Iterator[tuple[FrameKind, str, Rows]]:
+def read_task_results(path: str, kinds: Collection[FrameKind]) -> Iterator[tuple[FrameKind, str, Rows]]:
     """Yield the rows of these kinds in a file, in order. Raise StoreDamaged if the file is damaged."""
     wanted = set(kinds)
     with open(path, "rb") as file:

@@ -6,10 +6,10 @@ from penstock.cache import Reader
 from penstock.mapreduce import Contributions, FewContributions, Spaces, ViewNode, Writes, in_columns
 from penstock.views import View
 
-__all__ = ["ListeningView"]
+__all__ = ["ContributionCollector"]
 
 
-class ListeningView(ViewNode):
+class ContributionCollector(ViewNode):
     """A node that collects the contributions to one view. Other tasks compute the view's rows."""
 
     def __init__(self, view: View, number: int, spaces: Spaces | None) -> None:

@@ -34,9 +34,9 @@ from penstock.mapreduce import same_result
 from penstock.recovery import ReducerInput, Repaired, rank, read_by, refolded
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran, session
-from penstock.spark.verify_job.against_source import Against, Stale, compare_with_source
 from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
-from penstock.spark.verify_job.remap import CopyPart, RemapTask, VerifyJob
+from penstock.spark.verify_job.remap_task import CopyPart, RemapTask, VerifyJob
+from penstock.spark.verify_job.source_comparison import Against, Stale, compare_with_source
 from penstock.spark.verify_job.spans import spans_of, spans_of_log
 from penstock.spark.verify_job.tallies import Tally, folded
 from penstock.views import (

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
-from penstock.core.catalog import Catalog
-from penstock.core.store_state import StateRow
+from penstock.core.metadata.catalog import Catalog
+from penstock.core.metadata.store_state import StateRow
 from penstock.gateway import TableNode, moved_lines_db
 from penstock.mapreduce import (
     FunctionMapper,

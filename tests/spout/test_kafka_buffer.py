@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kafka import Chunk, Fields
-from penstock.spout.kafka_fetched import _BYTES, FetchedChunks
+from penstock.spout.kafka_buffer import _BYTES, KafkaBuffer
 
 FIELDS = Fields(itemgetter(2), itemgetter(1), itemgetter(0), itemgetter(3), lambda record: ())
 VALUES = (b'{"id": 1}', b'{"id": 22}', b"no", b"", None)
@@ -33,7 +33,7 @@ chunks = st.lists(
 
 @given(chunks, st.integers(1, 20), st.booleans())
 def test_each_partition_is_returned_completely_and_in_order(parts: list[Any], limit: int, lean: bool) -> None:
-    held, wanted, ends = FetchedChunks(), dict[int, list[Any]](), dict[int, int]()
+    held, wanted, ends = KafkaBuffer(), dict[int, list[Any]](), dict[int, int]()
     for partition, values, gap in parts:
         own = chunk(partition, ends.get(partition, 0), values, lean, gap)
         assert own.size == sum(len(value or b"") for value in values)
@@ -67,7 +67,7 @@ def test_lean_chunks_keep_only_values_beside_other_chunks() -> None:
 
 
 def test_fetching_ends_with_a_full_batch_or_enough_records() -> None:
-    held = FetchedChunks()
+    held = KafkaBuffer()
     held.add(chunk(0, 0, [VALUES[0]] * 30, True))
     held.add(chunk(1, 0, [VALUES[0]] * 10, True))
     assert held.room(100) == 70
@@ -75,7 +75,7 @@ def test_fetching_ends_with_a_full_batch_or_enough_records() -> None:
     for partition in range(2, 40):
         held.add(chunk(partition, 0, [VALUES[0]] * 9, True))
     assert held.room(90) == 0, "four batches are held, though of no partition a whole one"
-    large = FetchedChunks()
+    large = KafkaBuffer()
     large.add(chunk(0, 0, [b"{" + bytes(_BYTES)], True))
     assert large.room(1_000) == 0
     first = large.take(1)

@@ -1,8 +1,8 @@
 """Process the documents of one bucket: winning versions, the segment, and contributions to the views on the table.
 
 The engine's own node of the table takes all records of the bucket as one batch, in their order, in an empty store.
-`ListeningView` nodes collect the contributions for its views. So versions, rejections, holds and remembered emissions
-are those of the engine for the same records. Invariants:
+`ContributionCollector` nodes collect the contributions for its views. So versions, rejections, holds and remembered
+emissions are those of the engine for the same records. Invariants:
 
 - A bucket is one batch. So no document has an earlier emission, and a held document has no contribution.
 - Records of a source without order are sorted by their canonical bytes, deletions first. So the greater bytes win a
@@ -36,8 +36,8 @@ from penstock.cache import (
 from penstock.gateway import NUMBER, Deletion, ReceivedRecord, TableBatch, TableNode, stamps_of
 from penstock.mapreduce import FunctionMapper, Spaces, Writes, emissions_db, held_db
 from penstock.spark.backfill_job.contribution_blobs import sample_of, share_of
-from penstock.spark.backfill_job.listening_view import ListeningView
-from penstock.spark.backfill_job.row_frames import FrameKind, Frames
+from penstock.spark.backfill_job.contribution_collector import ContributionCollector
+from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile
 from penstock.spark.task_messages import Bucket, JobPlan, TaskReport
 from penstock.views import FieldMap, Table, reach
 
@@ -132,7 +132,7 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
         order, ties = _by_bytes(records, order, table)
     spaces = Spaces()
     listeners = [
-        ListeningView(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
+        ContributionCollector(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
         for view in app.views()
         if view.source is table
     ]
@@ -147,7 +147,7 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
     report = TaskReport(
         number, path, {}, order.size, ties=ties, ts_kind=node.ts_kind, source_offsets=records.source_offsets
     )
-    with Frames(path) as frames, store.read() as reader:
+    with TaskResultFile(path) as frames, store.read() as reader:
         mark = read_mark(reader, plan.number)
         report.present, report.tombstones = mark.present, mark.tombstones
         if mark.tail:
@@ -167,7 +167,7 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
     return report
 
 
-def _view_emissions(frames: Frames, listener: ListeningView, reader: Any, report: TaskReport) -> None:
+def _view_emissions(frames: TaskResultFile, listener: ContributionCollector, reader: Any, report: TaskReport) -> None:
     """Write the remembered emissions of a view, its contributions, and its held documents."""
     if isinstance(listener.mapper, FunctionMapper):
         [row] = reader.get_many(emissions_db(listener.number), [record_key(0)])
@@ -176,7 +176,9 @@ def _view_emissions(frames: Frames, listener: ListeningView, reader: Any, report
     put_shares(frames, [listener], reader, report)
 
 
-def put_shares(frames: Frames, listeners: Sequence[ListeningView], reader: Any, report: TaskReport) -> None:
+def put_shares(
+    frames: TaskResultFile, listeners: Sequence[ContributionCollector], reader: Any, report: TaskReport
+) -> None:
     """Write the contributions to views, and their held documents."""
     for listener in listeners:
         rows = list(reader.scan(held_db(listener.number)))

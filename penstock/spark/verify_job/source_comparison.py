@@ -17,7 +17,7 @@ from typing import Any
 from penstock.cache import Tell, canonical
 from penstock.engine import Snapshot, StoreWriter, open_engine
 from penstock.recovery import Refused, moment_of
-from penstock.spark.backfill_job.bulk_fill import backfill
+from penstock.spark.backfill_job.backfill_driver import backfill
 from penstock.views import ABSENT, App, Table, reach
 
 __all__ = ["Against", "Stale", "compare_with_source"]

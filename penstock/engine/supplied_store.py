@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.cache import Limits, Store, WriterLock
 from penstock.core import Core, Settings
 from penstock.engine.engine import Engine
-from penstock.engine.one_store import OneStore
+from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.generations import MEMORY, GenerationNumbers, Migrate, core_on
 from penstock.partitions import PartitionExchange
 from penstock.views import App
@@ -27,7 +27,7 @@ def open_on(
     `core.build_step()`.
     """
     core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
-    return Engine(OneStore(core, None, None, readonly=False)), core
+    return Engine(UnpartitionedStore(core, None, None, readonly=False)), core
 
 
 def open_partition(
@@ -38,7 +38,7 @@ def open_partition(
     owner: WriterLock | None,
     settings: Settings,
     concert: GenerationNumbers | None = None,
-) -> OneStore:
+) -> UnpartitionedStore:
     """Open one partition on a store that the caller has opened; views that changed begin as all agreed."""
     core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
-    return OneStore(core, path, owner, readonly=False)
+    return UnpartitionedStore(core, path, owner, readonly=False)

@@ -40,11 +40,11 @@ from penstock.cache import (
 from penstock.engine import Resume, StateRow, read_state, write_spout_states, write_state
 from penstock.gateway import Form, ReceivedRecord, RejectedRecord, keep_rejected
 from penstock.mapreduce import Writes, emissions_db
-from penstock.spark.backfill_job.row_frames import FrameKind, read_frames
+from penstock.spark.backfill_job.task_result_files import FrameKind, read_task_results
 from penstock.spark.task_messages import Origin, SourceOffset, TablePlan, TaskReport
 from penstock.views import Table
 
-__all__ = ["StoreFilling"]
+__all__ = ["ResultLoader"]
 
 _COMMIT = 64 << 20  # bytes of a transaction
 _ZERO = record_key(0)
@@ -78,7 +78,7 @@ class _Index:
         return IndexEntries(np.concatenate(self.hashes), rest, np.concatenate(self.records))
 
 
-class StoreFilling:
+class ResultLoader:
     """The store that is filled, with its counts so far."""
 
     def __init__(self, store: Store, views: dict[str, int], origins: Sequence[Origin]) -> None:
@@ -149,7 +149,7 @@ class StoreFilling:
         """Add the results of one bucket. Return the number of its records in the log."""
         added = 0
         kinds = [FrameKind.SEGMENT, FrameKind.EMISSIONS, FrameKind.ROWS, FrameKind.REJECT]
-        for kind, name, (keys, values) in read_frames(report.path, kinds):
+        for kind, name, (keys, values) in read_task_results(report.path, kinds):
             if kind is FrameKind.SEGMENT:
                 [data] = values
                 segment = Segment.parse(0, data, log_db(number))
@@ -186,7 +186,7 @@ class StoreFilling:
     def groups(self, reports: Iterable[TaskReport]) -> None:
         """Add the rows and nodes of views, of all their ranges in order."""
         for report in reports:
-            for _, db, (keys, values) in read_frames(report.path, [FrameKind.ROWS]):
+            for _, db, (keys, values) in read_task_results(report.path, [FrameKind.ROWS]):
                 self.put(db, list(zip(keys, values, strict=True)))
             for view, held in report.held_groups.items():
                 self._held_groups[view] = self._held_groups.get(view, 0) + held

@@ -1,7 +1,7 @@
 """Process the groups of one range of a view: their rows and trees, and contributions to the views on it.
 
-The engine's own reducers fold all contributions of the range at once, in an empty store. `ListeningView` nodes collect
-the contributions to the views on it, as for a table. Invariants:
+The engine's own reducers fold all contributions of the range at once, in an empty store. `ContributionCollector` nodes
+collect the contributions to the views on it, as for a table. Invariants:
 
 - All contributions of a group are folded together. So its row equals that of a store that got them in one batch.
 - Rows and nodes of a range are written in the order of their keys, and ranges have that order too.
@@ -20,10 +20,10 @@ import numpy as np
 
 from penstock.cache import MemoryStore
 from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, emissions_db, nodes_db, rows_db
-from penstock.spark.backfill_job.bucket_documents import put_shares
+from penstock.spark.backfill_job.bucket_task import put_shares
 from penstock.spark.backfill_job.contribution_blobs import ContributionShare, fields_count, joined_shares
-from penstock.spark.backfill_job.listening_view import ListeningView
-from penstock.spark.backfill_job.row_frames import FrameKind, Frames, read_frames
+from penstock.spark.backfill_job.contribution_collector import ContributionCollector
+from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile, read_task_results
 from penstock.spark.task_messages import JobPlan, TaskReport
 from penstock.views import App, FieldMap
 
@@ -64,7 +64,7 @@ class RangeSplitTask:
         known = {own.view: own for own in self.ranges}
         for batch in batches:
             for number, path in zip(batch.column("i").to_pylist(), batch.column("path").to_pylist(), strict=True):
-                for _, name, (_, values) in read_frames(path, [FrameKind.SHARE]):
+                for _, name, (_, values) in read_task_results(path, [FrameKind.SHARE]):
                     own = known.get(name)
                     if own is None:
                         continue
@@ -120,7 +120,7 @@ class RangeReduceTask:
                 node.reduce.read_node_log(writer).write_all(writer, {})
         path = os.path.join(self.layout.folder, f"groups-{self.level}-{number}")
         report = TaskReport(number, path, {}, whole.n, held_groups=dict(writes.held_groups))
-        with Frames(path) as frames, store.read() as reader:
+        with TaskResultFile(path) as frames, store.read() as reader:
             dbs = [emissions_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
             for db in (rows_db(node.number), nodes_db(node.number), *dbs):
                 rows = reader.scan(db)
@@ -131,10 +131,12 @@ class RangeReduceTask:
         return report
 
 
-def _nodes(app: App, name: str, layout: JobPlan) -> tuple[ViewNode, list[ListeningView]]:
+def _nodes(app: App, name: str, layout: JobPlan) -> tuple[ViewNode, list[ContributionCollector]]:
     """Return the node that folds a view, and the listeners for the views on it."""
     view = app.view_of(name)
     node = ViewNode(view, layout.views[name], Spaces() if isinstance(view.map, FieldMap) else None, True)
-    children = [ListeningView(child, layout.views[child.name], None) for child in app.views() if child.source is view]
+    children = [
+        ContributionCollector(child, layout.views[child.name], None) for child in app.views() if child.source is view
+    ]
     node.children = list(children)
     return node, children

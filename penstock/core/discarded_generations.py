@@ -7,7 +7,7 @@ from itertools import islice
 import msgspec
 
 from penstock.cache import META, Store, mark_of_log
-from penstock.core.catalog import Catalog, write_catalog
+from penstock.core.metadata.catalog import Catalog, write_catalog
 from penstock.mapreduce import rows_db
 
 __all__ = ["empty_trash", "forget_former"]

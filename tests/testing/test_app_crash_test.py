@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.testing import Law, crashtest
-from penstock.testing.crash_test import State
+from penstock.testing.app_crash_test import State
 from penstock.testing.seeds.seed_search import SeedFile, Totals
 from tests.testing.planted import BUGS, planted
 

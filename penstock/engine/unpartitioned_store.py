@@ -48,10 +48,10 @@ from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
 from penstock.views import Changes, Counts, Progress
 
-__all__ = ["OneStore"]
+__all__ = ["UnpartitionedStore"]
 
 
-class OneStore:
+class UnpartitionedStore:
     """An open store of one core; `owner` is its folder's lock, which closes with it."""
 
     def __init__(self, core: Core, path: str | None, owner: WriterLock | None, readonly: bool) -> None:

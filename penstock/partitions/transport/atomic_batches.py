@@ -17,7 +17,7 @@ from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import MemberStatus, Tables
 from penstock.partitions.transport.local_delivery import REFUSED
 
-__all__ = ["BatchWaits", "SavedBatches"]
+__all__ = ["AtomicBatches", "BatchWaits"]
 
 _AGAIN = 0.001  # seconds between two looks at a partition that is to take its records
 _LOOK = 0.05  # seconds between two looks at the one that sends them
@@ -42,7 +42,7 @@ the disk is full; once that is mended the batch goes on by itself
         )
 
 
-class SavedBatches:
+class AtomicBatches:
     """The atomic batches of a store that partitions still must apply; `carry` delivers productions in one process."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.cache import META, Reader, StoreFormat, Writer, seal, unseal
-from penstock.core.store_state import StateRow
+from penstock.core.metadata.store_state import StateRow
 
 FORMAT = 1
 _CATALOG, _BUILT = b"catalog", b"built"

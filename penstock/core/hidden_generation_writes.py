@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cache import Writer
-from penstock.core.store_state import StateRow, added, write_state
+from penstock.core.metadata.store_state import StateRow, added, write_state
 from penstock.mapreduce import Writes
 
 if TYPE_CHECKING:

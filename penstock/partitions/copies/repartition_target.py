@@ -20,7 +20,7 @@ from penstock.gateway import moved_lines_db
 from penstock.mapreduce import Emissions, Groups, Writes, emissions_db, emissions_row
 from penstock.views import App
 
-__all__ = ["DocumentLines", "NewStore"]
+__all__ = ["DocumentLines", "RepartitionTarget"]
 
 _LINES, _BYTES = 1 << 14, 8 << 20  # of a segment
 _COMMIT = 8 << 20  # bytes of rows in a transaction
@@ -60,7 +60,7 @@ class DocumentLines:
         )
 
 
-class NewStore:
+class RepartitionTarget:
     """One new store, until it is closed."""
 
     def __init__(self, folder: str, app: App, catalog: Catalog, memory: int) -> None:

@@ -7,8 +7,8 @@ an earlier version has no identity. Its seed and its state are compared, and the
 from __future__ import annotations
 
 from penstock.cache import PenstockError, Reader
-from penstock.core.catalog import Catalog, PartitionIdentity, read_catalog
-from penstock.core.store_state import read_state
+from penstock.core.metadata.catalog import Catalog, PartitionIdentity, read_catalog
+from penstock.core.metadata.store_state import read_state
 from penstock.mapreduce import KeyRanges
 
 __all__ = ["ForeignPartition", "identity_of", "must_be_alone", "must_be_partition"]

@@ -12,7 +12,7 @@ _MOST = 4  # batches of all partitions together
 _BYTES = 8 << 20  # approximate bytes of a batch
 
 
-class FetchedChunks:
+class KafkaBuffer:
     """Fetched chunks by partition."""
 
     def __init__(self) -> None:
