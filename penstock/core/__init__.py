@@ -23,7 +23,6 @@ from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
 from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
 from penstock.core.metadata.catalog import (
-    FORMAT,
     BuildState,
     Catalog,
     CatalogEntry,
@@ -41,6 +40,8 @@ from penstock.core.metadata.catalog import (
     write_catalog,
 )
 from penstock.core.metadata.partition_identity import ForeignPartition, identity_of, must_be_alone, must_be_partition
+from penstock.core.metadata.source_offsets import Resume, read_spout_state, write_spout_states
+from penstock.core.metadata.store_format import FORMAT
 from penstock.core.metadata.store_layout import (
     NAME,
     StoreLayout,
@@ -52,15 +53,7 @@ from penstock.core.metadata.store_layout import (
     read_layout,
     write_layout,
 )
-from penstock.core.metadata.store_state import (
-    Resume,
-    StateRow,
-    added,
-    read_spout_state,
-    read_state,
-    write_spout_states,
-    write_state,
-)
+from penstock.core.metadata.store_state import StateRow, added, read_state, write_state
 from penstock.core.protocol import Exchange
 from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text

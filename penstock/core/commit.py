@@ -24,14 +24,8 @@ from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
 from penstock.core.gc_pause import no_collector
 from penstock.core.metadata.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built
-from penstock.core.metadata.store_state import (
-    Resume,
-    StateRow,
-    read_state,
-    state_after,
-    write_spout_states,
-    write_state,
-)
+from penstock.core.metadata.source_offsets import Resume, write_spout_states
+from penstock.core.metadata.store_state import StateRow, read_state, state_after, write_state
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings

@@ -32,7 +32,8 @@ from penstock.core.metadata.catalog import (
     write_built,
     write_catalog,
 )
-from penstock.core.metadata.store_state import Resume, StateRow, added, read_state, write_spout_states, write_state
+from penstock.core.metadata.source_offsets import Resume, write_spout_states
+from penstock.core.metadata.store_state import StateRow, added, read_state, write_state
 from penstock.core.schema import Schema
 from penstock.gateway import keep_rejected, moved_lines_db, rejects_db, rejects_from, repeated_db, without_tails
 from penstock.mapreduce import HiddenGeneration, Writes, rows_db, view_dbs

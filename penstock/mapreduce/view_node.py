@@ -34,7 +34,8 @@ from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs, e
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces, keeps_contributions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
-from penstock.mapreduce.maps.remembered_rows import RememberedRows, held_row
+from penstock.mapreduce.maps.held_rows import held_row
+from penstock.mapreduce.maps.remembered_rows import RememberedRows
 from penstock.mapreduce.pending_writes import RowDelta, Writes
 from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved

@@ -2,9 +2,10 @@
 
 from penstock.partitions.app_transfer import AppTransfer, importable, transferred
 from penstock.partitions.cached_offsets import SourcePositions
+from penstock.partitions.copies.partitioned_copies import copy_any
 from penstock.partitions.copies.repartition_job import Repartitioned, repartition
 from penstock.partitions.copies.store_copies import Copied, copy_of, copy_size, shrink
-from penstock.partitions.copies.union_copies import copy_any, restore, restore_any
+from penstock.partitions.copies.store_restore import restore, restore_any
 from penstock.partitions.exchange.exchange import PartitionExchange, guard_of
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.partitions.member import Marks, Member, MemberStatus, Tables

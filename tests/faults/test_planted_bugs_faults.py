@@ -103,7 +103,12 @@ BUGS = [
         "compared once these are repaired",  # the whole message: it does not name the index
     ),
     Planted(
-        Bug("a newer format is opened", "core.metadata.catalog:catalog_of", "if format != FORMAT:", "if False:"),
+        Bug(
+            "a newer format is opened",
+            "core.metadata.store_format:must_be_readable",
+            "if found != FORMAT:",
+            "if False:",
+        ),
         World.newer,
         "DID NOT RAISE",
     ),

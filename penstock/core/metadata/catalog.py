@@ -1,4 +1,4 @@
-"""The catalog of a store: its format, its definitions and their numbers; and the progress of a build.
+"""The catalog of a store: its definitions and their numbers, and the progress of a build.
 
 The catalog is written when definitions change, and the progress of a build with each of its steps. A table has a row
 while its index was rebuilt and function views may lack documents. Invariant: a number is given once, so two generations
@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import META, Reader, StoreFormat, Writer, seal, unseal
+from penstock.cache import META, Reader, Writer, seal, unseal
+from penstock.core.metadata.store_format import format_in_row, must_be_readable
 from penstock.core.metadata.store_state import StateRow
 
-FORMAT = 1
 _CATALOG, _BUILT = b"catalog", b"built"
 
 
@@ -151,13 +151,6 @@ class BuildState(msgspec.Struct, frozen=True):
     rows: dict[str, tuple[bytes | None, int]] = {}
 
 
-class _Format(msgspec.Struct):
-    """The part of a catalog that every version can read."""
-
-    format: Any = None
-
-
-_decode_format = msgspec.msgpack.Decoder(_Format).decode
 _decode_catalog = msgspec.msgpack.Decoder(Catalog).decode
 _decode_built = msgspec.msgpack.Decoder(BuildState).decode
 
@@ -176,12 +169,7 @@ def catalog_row(reader: Reader) -> bytes | None:
 def catalog_of(row: bytes, path: str) -> Catalog:
     """Decode the catalog from its row. Raise StoreFormat if this version can't read it."""
     payload = unseal(_CATALOG, row, META)
-    try:
-        format = _decode_format(payload).format
-    except msgspec.ValidationError:
-        format = None
-    if format != FORMAT:
-        raise StoreFormat(path, "unknown" if format is None else format, FORMAT)
+    must_be_readable(path, payload, format_in_row)
     return _catalog_in(payload)
 
 

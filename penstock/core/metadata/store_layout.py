@@ -26,9 +26,9 @@ from penstock.cache import (
     make_private,
     sync_folder,
 )
+from penstock.core.metadata.store_format import FORMAT, format_in_file, must_be_readable
 from penstock.mapreduce import KeyRanges
 
-FORMAT = 1
 NAME = "partitions"
 _READABLE = "give this user the right to read the store's folder"
 
@@ -73,14 +73,12 @@ def read_layout(path: str) -> StoreLayout | None:
     except OSError as error:
         raise _unreadable(os.path.join(path, NAME), error) from error
     try:
-        layout = msgspec.json.decode(data, type=StoreLayout)
+        must_be_readable(path, data, format_in_file)
+        return msgspec.json.decode(data, type=StoreLayout)
     except msgspec.ValidationError as error:
         raise StoreFormat(path, "unknown", FORMAT) from error
     except msgspec.DecodeError as error:
         raise StoreDamaged(f"the file {NAME!r} of the store at {path!r} is no JSON: {error}") from error
-    if layout.format != FORMAT:
-        raise StoreFormat(path, layout.format, FORMAT)
-    return layout
 
 
 def write_layout(path: str, layout: StoreLayout, mode: int = PRIVATE) -> None:

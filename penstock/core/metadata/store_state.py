@@ -1,13 +1,8 @@
-"""The state row of a store, written with every batch: its position, the offsets of its sources, its counts.
-
-Each source partition also has a row for its spout state, written with its batches.
-"""
+"""The state row of a store, written with every batch: its position, the offsets of its sources, its counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from hashlib import blake2b
 
 import msgspec
 
@@ -71,18 +66,6 @@ def state_after(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """The offset of a source partition after a batch, and its spout state.
-
-    The offset only grows, unless the source partition begins `again`.
-    """
-
-    offset: int
-    note: bytes = b""
-    again: bool = False
-
-
 def read_state(reader: Reader) -> StateRow:
     """Read the state."""
     row = reader.get_many(META, [_STATE])[0]
@@ -92,27 +75,3 @@ def read_state(reader: Reader) -> StateRow:
 def write_state(writer: Writer, state: StateRow) -> None:
     """Write the state, within a batch."""
     writer.put_many(META, [(_STATE, seal(_STATE, msgspec.msgpack.encode(state)))])
-
-
-def read_spout_state(reader: Reader, source: str) -> bytes:
-    """Read the spout state of a source partition; empty if there is none."""
-    key = _spout_state_key(source)
-    row = reader.get_many(META, [key])[0]
-    if row is None:
-        return b""
-    name, state = msgspec.msgpack.decode(unseal(key, row, META), type=tuple[str, bytes])
-    assert name == source, f"the notes of {name!r} and {source!r} have one key"
-    return state
-
-
-def write_spout_states(writer: Writer, sources: Mapping[str, Resume]) -> None:
-    """Write the spout states of source partitions, within a batch. One that begins again loses its former state."""
-    rows = [
-        (_spout_state_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again
-    ]
-    writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
-
-
-def _spout_state_key(source: str) -> bytes:
-    """Hash the name of a source partition, because it may contain a path longer than a key."""
-    return b"source:" + blake2b(source.encode(), digest_size=32).digest()

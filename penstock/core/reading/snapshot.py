@@ -20,7 +20,8 @@ from penstock.cache import (
 )
 from penstock.core.damage_names import database_labels
 from penstock.core.generation_switch import former_schema, former_state
-from penstock.core.metadata.store_state import StateRow, read_spout_state, read_state
+from penstock.core.metadata.source_offsets import read_spout_state
+from penstock.core.metadata.store_state import StateRow, read_state
 from penstock.core.reading.document_facts import DocumentFacts, document_facts
 from penstock.core.reading.group_weights import Weight, weight_of
 from penstock.core.reading.visibility import read_spans, saved_position

@@ -10,27 +10,13 @@ One rule decides the contributions that count for a document, or for a row of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from penstock.cache import Reader, pack, seal, unpack, unseal
+from penstock.cache import Reader
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.maps.emissions import Emissions, Pairs, read_emissions
-from penstock.mapreduce.maps.function_map import Hold
+from penstock.mapreduce.maps.held_rows import Held, held_in
 
-__all__ = ["Held", "RememberedRows", "held_row"]
-
-
-class Held(NamedTuple):
-    """The row of a document that a view holds."""
-
-    whole: bytes  # the encoded key
-    hold: Hold
-    pairs: Pairs  # the contributions that count until the view can take a version
-
-
-def held_row(key: bytes, whole: bytes, hold: Hold, pairs: Pairs) -> bytes:
-    """Return the row of a held document: its key, the reason, and the contributions that still count."""
-    return seal(key, pack([whole, hold.reason, hold.trace, [[group, value] for group, value in pairs]]))
+__all__ = ["RememberedRows"]
 
 
 class RememberedRows:
@@ -70,8 +56,7 @@ class RememberedRows:
 
     def held_in(self, key: bytes, row: bytes) -> Held:
         """Decode a held row that was read already."""
-        whole, reason, trace, pairs = unpack(unseal(key, row, self._held))
-        return Held(whole, Hold(reason, trace), [(group, value) for group, value in pairs])
+        return held_in(key, row, self._held)
 
     # -- emissions
 

@@ -23,7 +23,7 @@ from penstock.core.schema import described
 from penstock.engine import Engine, PartitionedStore, repartition
 from penstock.generations.refill_steps import refill_step
 from penstock.mapreduce import small_trees
-from penstock.partitions.copies.union_copies import copy_any
+from penstock.partitions.copies.partitioned_copies import copy_any
 from penstock.partitions.partition_process import PartitionProcess
 from tests.core.crash.crash_points import AFTER, Counted, unsynced
 from tests.generations.app_pair import followed, shown

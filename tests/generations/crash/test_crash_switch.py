@@ -22,7 +22,7 @@ from penstock.core.reading.snapshot import Snapshot
 from penstock.engine import Catalog, PartitionedStore, partitioned_opening
 from penstock.generations import build_progress
 from penstock.mapreduce import small_trees
-from penstock.partitions.copies.union_copies import copy_any
+from penstock.partitions.copies.partitioned_copies import copy_any
 from penstock.partitions.union import union_feed, union_snapshot
 from penstock.partitions.union.view_building import PartitionedBuilding
 from tests.core.crash.crash_points import AFTER, Counted, unsynced

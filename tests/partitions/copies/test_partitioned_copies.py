@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.cache import CopyFailed
 from penstock.engine import Member, PartitionedStore, copy_any
-from penstock.partitions.copies.union_copies import consistent
+from penstock.partitions.copies.partitioned_copies import consistent
 from tests.partitions.union.test_union_repairs import document, like_one, shop
 
 

@@ -178,7 +178,7 @@ BUGS = [
         images,
         Bug(
             "the file is written before the partitions are there",
-            "partitions.copies.union_copies:_restored",
+            "partitions.copies.store_restore:_restored",
             "size, positions = 0, list[int]()",
             "size, positions = 0, list[int]()\n    write_layout(path, after)",
         ),
@@ -187,7 +187,7 @@ BUGS = [
         not_asked_for,
         Bug(
             "a store with content is replaced",
-            "partitions.copies.union_copies:restore_any",
+            "partitions.copies.store_restore:restore_any",
             "not force and any",
             "False and any",
         ),
