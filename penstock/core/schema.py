@@ -73,7 +73,7 @@ class Schema:
         found = self.tables.get(name)
         if found is None:
             view = self.views.get(name)
-            raise UnknownName(name, "table", nearest(name, self.tables) if view is None else view.view.table.name)
+            raise UnknownName(name, "table", nearest(name, self.tables) if view is None else view.view.tables[0].name)
         return found
 
     def view(self, name: str, reader: Reader) -> ViewNode:

@@ -45,7 +45,9 @@ def preview_of(snap: Snapshot, app: App) -> Preview:
     roots = [view.source for view in built]
     tables = {s.name for s in roots if isinstance(s, Table) and s.name in schema.tables}
     sources = {s.name for s in roots if isinstance(s, View) and s.name not in changes}
-    samples = {name: _Sample.of(snap, name) for name in {view.table.name for view in built} & schema.tables.keys()}
+    samples = {
+        name: _Sample.of(snap, name) for name in {t.name for view in built for t in view.tables} & schema.tables.keys()
+    }
     trial = _Trial(app, samples)
     documents = sum(len(snap.table(name)) for name in tables)
     rows = sum(reader.count(rows_db(schema.views[name].number)) for name in sources)

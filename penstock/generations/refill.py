@@ -162,7 +162,9 @@ class Refilling:
         self._state: StateRow = read_state(fresh)
         self._refill: Refill = refill
         self._cursor = dict(refill.since)
-        self._views = {view.name: view for view in core.app.views() if view.table.name in refill.since}
+        self._views = {
+            view.name: view for view in core.app.views() if any(table.name in refill.since for table in view.tables)
+        }
         self._names = [*refill.since, *self._views]
         self._pairs: list[tuple[str, str]] = []
         self.copying = self._copied()

@@ -30,7 +30,9 @@ class TestEngine:
     __test__ = False  # pytest collects classes of such a name
 
     def __init__(self, app: App | Source, **tables: Iterable[Mapping[str, Any]]) -> None:
-        self.app = app if isinstance(app, App) else app.app
+        own = app if isinstance(app, App) else app.app
+        assert isinstance(own, App), "a source is part of an app"
+        self.app = own
         self._engine, _ = open_on(self.app, MemoryStore())
         for table, docs in tables.items():
             self.put(table, *docs)

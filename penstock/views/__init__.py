@@ -14,6 +14,7 @@ from penstock.views.answers.contributions import Contribution, ContributionDocum
 from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
+from penstock.views.app import App
 from penstock.views.code_fingerprint import fingerprint
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
 from penstock.views.definition_difference import (
@@ -27,7 +28,7 @@ from penstock.views.definition_difference import (
     stored_definition,
 )
 from penstock.views.definition_names import nearest
-from penstock.views.definitions import BROKER, App, Merge, Source, Table, View
+from penstock.views.definitions import BROKER, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import parse_path, reach
 from penstock.views.field_expressions import And, Compare, Field, IsNull, IsTrue, Not, Or, Where, field, where_from

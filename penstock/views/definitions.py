@@ -1,29 +1,21 @@
-"""Define apps, tables, and views on tables or on other views.
+"""Define tables, and views on tables or on other views.
 
-A definition is checked completely when it is made, and never changes. Invariants:
-
-- tables and views of an app share one namespace;
-- a definition's `order` is its index in the app. A table or parent view comes before its views, and a batch passes
-  through the definitions in that order;
-- `describe()` is plain data for a store's catalog, and contains all that content depends on, except function code and
-  the delivery mode between partitions.
+Invariant: a definition is checked completely when it is made, and never changes.
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Protocol, overload
 
-from penstock.cache import DefinitionError, UnknownName, key_text
-from penstock.views.definition_names import called_view, check_flag, check_name, check_version, find
+from penstock.cache import DefinitionError
+from penstock.views.definition_names import called_view, check_flag, check_version
 from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
-from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import Field, Where
-from penstock.views.reducer_inputs import check_paths, check_stamps, check_tombstones, check_values
+from penstock.views.reducer_inputs import check_paths, check_stamps, check_values
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (
     FieldMap,
@@ -39,13 +31,12 @@ from penstock.views.view_maps import (
 
 BROKER = "@kafka"
 
-_D = TypeVar("_D", "Table", "View")
-
 
 class Merge(Enum):
     """The rule that combines the versions of a document.
 
-    >>> App("shop").table("orders", key="id", merge="patch").merge
+    >>> import penstock as ps
+    >>> ps.App("shop").table("orders", key="id", merge="patch").merge
     <Merge.PATCH: 'patch'>
     """
 
@@ -59,18 +50,33 @@ class _Unsaid(Enum):
     REDUCE = "reduce"
 
 
+class Definitions(Protocol):
+    """The definitions of one app, to which a source adds its views."""
+
+    name: str
+
+    @property
+    def size(self) -> int:
+        """Return the number of definitions, which is the order of the next one."""
+        ...
+
+    def add(self, definition: View) -> View:
+        """Add a view."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(ABC):
     """The base of a view: a table, or a parent view."""
 
-    app: App = field(repr=False)
+    app: Definitions = field(repr=False)
     name: str
     order: int
 
     @property
     @abstractmethod
-    def table(self) -> Table:
-        """Return the table at the base of the chain."""
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables at the base of the chain, each once."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -177,7 +183,8 @@ class Source(ABC):
 class Table(Source):
     """A named stream of documents by key, made by `App.table`.
 
-    >>> App("shop").table("orders", key=("shop", "number"), ts="@kafka").has_ts
+    >>> import penstock as ps
+    >>> ps.App("shop").table("orders", key=("shop", "number"), ts="@kafka").has_ts
     True
     """
 
@@ -189,9 +196,9 @@ class Table(Source):
     sample: str | None
 
     @property
-    def table(self) -> Table:
+    def tables(self) -> tuple[Table, ...]:
         """Return the table itself."""
-        return self
+        return (self,)
 
     @property
     def has_ts(self) -> bool:
@@ -235,7 +242,7 @@ class View(Source):
 
     def __post_init__(self) -> None:
         on_view = self.source if isinstance(self.source, View) else None
-        check_stamps(self.name, self.reducers, self.source.name, on_view is None and self.table.has_ts)
+        check_stamps(self.name, self.reducers, self.source.name, isinstance(self.source, Table) and self.source.has_ts)
         if isinstance(self.map, FieldMap):
             check_values(self.name, self.map, self.reducers)
             if on_view is not None:
@@ -247,9 +254,9 @@ class View(Source):
         return not self.reducers
 
     @property
-    def table(self) -> Table:
-        """Return the table at the base of the chain."""
-        return self.source.table
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables at the base of the chain, each once."""
+        return self.source.tables
 
     def __call__(self, document: Any) -> Iterable[Any] | None:
         """Return the groups and values that the map function yields for a document."""
@@ -270,130 +277,3 @@ class View(Source):
         own: dict[str, object] = {"sources": True} if self.sources else {}
         own |= {"rows": "(group, key, rank)"} if self.index else {}
         return out | own | ({} if self.version is None else {"version": self.version})
-
-
-class App:
-    """A set of tables and views that one store keeps.
-
-    >>> app = App("shop")
-    >>> users = app.table("users", key="id", ts="ts")
-    >>> app.names()
-    ('users',)
-    >>> app.lookup("users") is users
-    True
-    """
-
-    __slots__ = ("_definitions", "_tables", "_views", "name")
-
-    def __init__(self, name: str) -> None:
-        check_name("app", name)
-        self.name = name
-        self._definitions: dict[str, Table | View] = {}
-        self._tables: tuple[Table, ...] = ()
-        self._views: tuple[View, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"App({self.name!r})"
-
-    def table(
-        self,
-        name: str,
-        *,
-        key: str | tuple[str, ...],
-        ts: str | None = None,
-        merge: Literal["replace", "patch"] | Merge = Merge.REPLACE,
-        tombstones: int | float | None = None,
-        sample: str | os.PathLike[str] | None = None,
-    ) -> Table:
-        """Define a table of documents by `key`, a path or a tuple of paths.
-
-        With `ts`, a path (or "@kafka": the broker's timestamp), the version with the greatest ts wins. Otherwise the
-        last to arrive wins. `merge="patch"` merges top-level fields, each with its own ts. `tombstones=N` lets
-        compaction remove deletions older than the table's greatest ts minus N (seconds, if ts is text). `sample` is a
-        file of documents to try views on.
-
-        >>> App("shop").table("orders", key="number", ts="updated.at", merge="patch").ts
-        ('updated', 'at')
-        """
-        check_name("table", name)
-        keyed = Key.of(key, f"key= of table {name!r}")
-        if not keyed.paths:
-            raise DefinitionError(f"key= of table {name!r} is empty; name the field that tells documents apart")
-        try:
-            merged = Merge(merge if isinstance(merge, str | Merge) else None)
-        except ValueError:
-            raise DefinitionError(
-                f"merge= of table {name!r} is {key_text(merge)}; write 'replace' (the last version "
-                "is the document) or "
-                "'patch' (fields of versions merge)"
-            ) from None
-        if ts is not None and not isinstance(ts, str):
-            raise DefinitionError(f"ts= of table {name!r} is {key_text(ts)}; write the path of a field, or {BROKER!r}")
-        path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
-        check_tombstones(name, tombstones, ts)
-        if sample is not None and not isinstance(sample, str | os.PathLike):
-            raise DefinitionError(
-                f"sample= of table {name!r} is {key_text(sample)}; write the path of a file of documents"
-            )
-        file = None if sample is None else os.fspath(sample)
-        return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
-
-    @property
-    def size(self) -> int:
-        """The number of definitions, which is the order of the next one."""
-        return len(self._definitions)
-
-    def add(self, definition: _D) -> _D:
-        """Add a definition. `App.table` and `.view` call this."""
-        kind = "table" if isinstance(definition, Table) else "view"
-        name = definition.name
-        check_name(kind, name)
-        taken = self._definitions.get(name)
-        if taken is not None:
-            raise DefinitionError(
-                f"{self!r} has a {'table' if isinstance(taken, Table) else 'view'} named {name!r} already; tables and "
-                f"views share their names, so give this {kind} another"
-            )
-        if isinstance(definition, View) and self._definitions.get(definition.source.name) is not definition.source:
-            raise DefinitionError(
-                f"view {name!r} is on {definition.source.name!r}, which {self!r} does not have; define it on a table "
-                "or view of the same app"
-            )
-        assert definition.order == self.size, definition
-        self._definitions[name] = definition
-        if isinstance(definition, View):
-            self._views = (*self._views, definition)
-        else:
-            self._tables = (*self._tables, definition)
-        return definition
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all tables and views, in order."""
-        return tuple(self._definitions)
-
-    def tables(self) -> tuple[Table, ...]:
-        """Return all tables, in order."""
-        return self._tables
-
-    def views(self) -> tuple[View, ...]:
-        """Return all views, each after its table or parent view."""
-        return self._views
-
-    def lookup(self, name: str) -> Table | View:
-        """Return the table or view of this name. Raise UnknownName, with the nearest name, if there is none."""
-        return find(name, "table or view", self._definitions)
-
-    def table_of(self, name: str) -> Table:
-        """Return the table of this name. Raise UnknownName, with the nearest name, if there is none."""
-        found = self._definitions.get(name) if isinstance(name, str) else None
-        if isinstance(found, View):
-            raise UnknownName(name, "table", found.table.name)
-        return find(name, "table", {t.name: t for t in self.tables()})
-
-    def view_of(self, name: str) -> View:
-        """Return the view of this name. Raise UnknownName, with the nearest name, if there is none."""
-        return find(name, "view", {v.name: v for v in self.views()})
-
-    def describe(self) -> dict[str, object]:
-        """Return the app as plain data."""
-        return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.cache import DefinitionError
-from penstock.views.definitions import App, Merge, Source, Table, View
+from penstock.views.app import App
+from penstock.views.definitions import Merge, Source, Table, View
 from penstock.views.reducer_protocols import Reducer
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
 
@@ -25,7 +26,7 @@ def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable
     >>> from penstock.mapreduce import reducer_from
     >>> app = ps.App("shop")
     >>> names = app.table("users", key="id").view("names", key="name", reduce=ps.count())
-    >>> again = app_from("shop", [d.describe() for d in (names, names.table)], reducer_from)
+    >>> again = app_from("shop", [d.describe() for d in (names, names.source)], reducer_from)
     >>> again.view_of("names").describe() == names.describe()
     True
     """

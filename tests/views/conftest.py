@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.views.definitions import App, Table
+from penstock.views.app import App
+from penstock.views.definitions import Table
 
 
 @pytest.fixture

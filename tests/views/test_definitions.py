@@ -7,7 +7,8 @@ import msgpack
 import pytest
 
 from penstock.cache import UnknownName
-from penstock.views.definitions import App, Merge, Table, View
+from penstock.views.app import App
+from penstock.views.definitions import Merge, Table, View
 from penstock.views.field_expressions import field
 from penstock.views.view_maps import FieldMap, Key
 from tests.views.stand_ins import count, refused, total
@@ -17,7 +18,7 @@ from tests.views.stand_ins import count, refused, total
 
 def test_a_table(app: App) -> None:
     orders = app.table("orders", key=("shop", "order.number"), ts="at", merge="patch", tombstones=60, sample=Path("s"))
-    assert (orders.app, orders.name, orders.order, orders.table) == (app, "orders", 0, orders)
+    assert (orders.app, orders.name, orders.order, orders.tables) == (app, "orders", 0, (orders,))
     assert orders.key == Key((("shop",), ("order", "number")), single=False)
     assert (orders.ts, orders.broker_ts, orders.has_ts) == (("at",), False, True)
     assert (orders.merge, orders.tombstones, orders.sample) == (Merge.PATCH, 60, "s")
@@ -119,7 +120,7 @@ def test_a_view_of_a_view(app: App, users: Table) -> None:
     sizes = names.view("sizes", key="value.n", value="value", where=field("value.n") > 1, reduce=total("total"))
     last = by_length.view("last", key="key", value="value", reduce=total())
     assert [view.source for view in app.views()] == [users, names, names, by_length]
-    assert last.table is sizes.table is users
+    assert last.tables == sizes.tables == (users,)
     assert [view.order for view in app.views()] == [1, 2, 3, 4]
 
 

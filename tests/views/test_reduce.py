@@ -10,7 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from penstock.views.definitions import App, Table
+from penstock.views.app import App
+from penstock.views.definitions import Table
 from penstock.views.reducer_protocols import TS, Cell, Ints, Leaves, Need, Path, State, Values
 from penstock.views.view_maps import ReduceFunction
 from tests.views.stand_ins import Fold, count, refused, total

@@ -5,7 +5,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from penstock.views.definitions import App, Table, View
+from penstock.views.app import App
+from penstock.views.definitions import Table, View
 from penstock.views.field_expressions import as_where, field
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
 from tests.views.stand_ins import Fold, count, named, refused, total
@@ -17,7 +18,7 @@ def test_a_field_view(app: App, users: Table) -> None:
     reduce = {"n": count(), "total": total("paid.amount")}
     view = users.view("spend", key=("country", "address.city"), where=field("paid.amount") > 0, reduce=reduce)
     assert isinstance(view, View)
-    assert (view.app, view.name, view.order, view.source, view.table) == (app, "spend", 1, users, users)
+    assert (view.app, view.name, view.order, view.source, view.tables) == (app, "spend", 1, users, (users,))
     assert view.map == FieldMap(Key((("country",), ("address", "city")), single=False), None, field("paid.amount") > 0)
     assert view.fields == ("n", "total")
     assert view.reducers == tuple(reduce.values())

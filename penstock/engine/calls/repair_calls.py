@@ -161,7 +161,7 @@ class RepairCalls(ABC):
                 Repost(repair).restate(name, [key_or_group])
             else:
                 for view in state.app.views():
-                    if view.table is definition:
+                    if definition in view.tables:
                         repair.view(view.name, None)
             return repair.found()
 

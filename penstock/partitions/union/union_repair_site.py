@@ -125,10 +125,10 @@ class PartitionedSite:
                     changed += repaired_of_data(seat.repair("noted"))
         return out, changed
 
-    def scratch(self, table: Table) -> AbstractContextManager[Store]:
-        """Return a temporary store; it is in memory if the table is small."""
+    def scratch(self, tables: Sequence[Table]) -> AbstractContextManager[Store]:
+        """Return a temporary store; it is in memory if the tables are small."""
         with self._held.snapshot() as snap:
-            return temporary_store(snap, table, self.folders)
+            return temporary_store(snap, tables, self.folders)
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
@@ -154,7 +154,7 @@ class PartitionedSite:
         """Compare a view; with `fix`, replace wrong groups. Return the comparison, and True if they were replaced."""
         view = self.views[name]
         with ExitStack() as stack:
-            stores, there = self._beside(stack, fits_in_memory(snap, view.view.table))
+            stores, there = self._beside(stack, fits_in_memory(snap, view.view.tables))
             shadows = Shadows(view.view, view.number, stores, asked, self._ranges)
             menders = [GroupReplacement(shadow) for shadow in shadows.each]
             pairs = list(zip(menders, snap.parts, strict=True))

@@ -308,7 +308,7 @@ class Check:
         """Compare the results with an independent recomputation."""
         source = view.view.source.name
         documents = snap.view(source).items() if view.chained else snap.table(source).items()
-        with self._site.scratch(view.view.table) as store:
+        with self._site.scratch(view.view.tables) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
 
     def _table_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:

@@ -64,7 +64,13 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
 
 def views_of(views: Any, wanted: EntryFilter) -> list[ViewNode]:
     """Return the selected views."""
-    return [node for node in views if wanted.view in (None, node.name) and wanted.table in (None, node.view.table.name)]
+    own = (node for node in views if wanted.view in (None, node.name))
+    return [node for node in own if wanted.table is None or wanted.table in {table.name for table in node.view.tables}]
+
+
+def table_names(view: ViewNode) -> str:
+    """Return the names of the tables below a view."""
+    return ", ".join(table.name for table in view.view.tables)
 
 
 # -- records
@@ -154,7 +160,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
             yield Quarantined(
                 document_id(view.name, key),
                 QuarantineKind.DOCUMENT,
-                view.view.table.name,
+                table_names(view),
                 hold.reason,
                 view=view.name,
                 key=decode_key(whole),
@@ -207,7 +213,7 @@ def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarant
     return Quarantined(
         group_id(view.name, key),
         QuarantineKind.GROUP,
-        view.view.table.name,
+        table_names(view),
         reason,
         view=view.name,
         key=decode_key(whole),

@@ -177,9 +177,15 @@ class _ReplacementRows:
         damage = named(StoreDamaged(db, key), database_labels(self._core.catalog))
         self.repaired.append(RepairedEmission(damage.where, sorted(groups)))
 
+    @property
+    def _table(self) -> Table:
+        """Return the table of a view that is on no other view."""
+        [table] = self._view.view.tables
+        return table
+
     def map_missing(self, segment: Segment) -> None:
         """Map the documents of a segment that have no remembered emission."""
-        table, db, key = self._view.view.table, emissions_db(self._view.number), record_key(segment.base)
+        table, db, key = self._table, emissions_db(self._view.number), record_key(segment.base)
         [row] = self._snap.reader().get_many(db, [key])
         known: list[Pairs] = []
         if row is not None:
@@ -214,7 +220,7 @@ class _ReplacementRows:
 
     def _of_table(self, key: bytes, groups: set[bytes]) -> bytes | None:
         """Map the documents of a segment again, for the row of their emissions."""
-        table = self._view.view.table
+        table = self._table
         log = log_db(self._core.tables[table.name].number)
         [row] = self._snap.reader().get_many(log, [key])
         if row is None:
@@ -229,7 +235,7 @@ class _ReplacementRows:
     def _living(self, segment: Segment) -> list[tuple[int, bytes]]:
         """Return the lines of a segment that are documents now, each with its place."""
         every = np.arange(len(segment))
-        newest = self._snap.log(self._view.view.table.name).newest(segment.k0, segment.k1, segment.base + every)
+        newest = self._snap.log(self._table.name).newest(segment.k0, segment.k1, segment.base + every)
         at = every[newest]
         return [(i, line) for i, line in zip(at.tolist(), segment.lines(at), strict=True) if not unwrap(line).absent]
 

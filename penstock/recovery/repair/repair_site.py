@@ -96,8 +96,8 @@ class Site(Protocol):
         """Run a step at one place. Return its result, and its changes at any place."""
         ...
 
-    def scratch(self, table: Table) -> AbstractContextManager[Store]:
-        """Open a temporary store for data as large as a table."""
+    def scratch(self, tables: Sequence[Table]) -> AbstractContextManager[Store]:
+        """Open a temporary store for data as large as these tables."""
         ...
 
 
@@ -150,17 +150,17 @@ class OneSite:
         out = take_step(self._steps, do, *what)
         return out, changes_of(self._core, self._fed)
 
-    def scratch(self, table: Table) -> AbstractContextManager[Store]:
-        """Open a temporary store, in memory if the table is small."""
+    def scratch(self, tables: Sequence[Table]) -> AbstractContextManager[Store]:
+        """Open a temporary store, in memory if the tables are small."""
         with self.snapshot() as snap:
-            return temporary_store(snap, table, self.folders)
+            return temporary_store(snap, tables, self.folders)
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None
     ) -> ViewComparison:
         """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         definition, number = self._core.views[name].view, self._core.views[name].number
-        with self.scratch(definition.table) as store:
+        with self.scratch(definition.tables) as store:
             shadow = Shadow(definition, number, store, asked)
             with hearing(shadow.fields, asked) as heard, self._watched(name, heard if fix else None) as snap:
                 mender = GroupReplacement(shadow)
@@ -224,15 +224,15 @@ class OneSite:
         return out
 
 
-def fits_in_memory(snap: Snapshot, table: Table) -> bool:
-    """Return True if a rebuilt view of a table is kept in memory, which depends on the number of documents."""
-    number = snap.schema.tables[table.name].number
-    return sum(read_mark(part.reader(), number).present for part in snap.parts) <= _IN_MEMORY
+def fits_in_memory(snap: Snapshot, tables: Sequence[Table]) -> bool:
+    """Return True if a rebuilt view of these tables is kept in memory, which depends on the number of documents."""
+    numbers = [snap.schema.tables[table.name].number for table in tables]
+    return sum(read_mark(part.reader(), number).present for part in snap.parts for number in numbers) <= _IN_MEMORY
 
 
-def temporary_store(snap: Snapshot, table: Table, folders: Sequence[str]) -> AbstractContextManager[Store]:
-    """Return a temporary store for data as large as a table, in memory or in the first of the folders."""
-    return nullcontext(MemoryStore()) if not folders or fits_in_memory(snap, table) else folder_store(folders[0])
+def temporary_store(snap: Snapshot, tables: Sequence[Table], folders: Sequence[str]) -> AbstractContextManager[Store]:
+    """Return a temporary store for data as large as these tables, in memory or in the first of the folders."""
+    return nullcontext(MemoryStore()) if not folders or fits_in_memory(snap, tables) else folder_store(folders[0])
 
 
 def scanned(

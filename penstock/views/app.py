@@ -1,0 +1,152 @@
+"""Hold the tables and views of an app, which share one namespace.
+
+Invariants:
+
+- a definition's `order` is its index in the app. A table or parent view comes before its views, and a batch passes
+  through the definitions in that order;
+- `describe()` is plain data for a store's catalog, and contains all that content depends on, except function code and
+  the delivery mode between partitions.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypeVar
+
+from penstock.cache import DefinitionError, UnknownName, key_text
+from penstock.views.definition_names import check_name, find
+from penstock.views.definitions import BROKER, Merge, Table, View
+from penstock.views.document_paths import parse_path
+from penstock.views.reducer_inputs import check_tombstones
+from penstock.views.view_maps import Key
+
+__all__ = ["App"]
+
+_D = TypeVar("_D", Table, View)
+
+
+class App:
+    """A set of tables and views that one store keeps.
+
+    >>> app = App("shop")
+    >>> users = app.table("users", key="id", ts="ts")
+    >>> app.names()
+    ('users',)
+    >>> app.lookup("users") is users
+    True
+    """
+
+    __slots__ = ("_definitions", "_tables", "_views", "name")
+
+    def __init__(self, name: str) -> None:
+        check_name("app", name)
+        self.name = name
+        self._definitions: dict[str, Table | View] = {}
+        self._tables: tuple[Table, ...] = ()
+        self._views: tuple[View, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"App({self.name!r})"
+
+    def table(
+        self,
+        name: str,
+        *,
+        key: str | tuple[str, ...],
+        ts: str | None = None,
+        merge: Literal["replace", "patch"] | Merge = Merge.REPLACE,
+        tombstones: int | float | None = None,
+        sample: str | os.PathLike[str] | None = None,
+    ) -> Table:
+        """Define a table of documents by `key`, a path or a tuple of paths.
+
+        With `ts`, a path (or "@kafka": the broker's timestamp), the version with the greatest ts wins. Otherwise the
+        last to arrive wins. `merge="patch"` merges top-level fields, each with its own ts. `tombstones=N` lets
+        compaction remove deletions older than the table's greatest ts minus N (seconds, if ts is text). `sample` is a
+        file of documents to try views on.
+
+        >>> App("shop").table("orders", key="number", ts="updated.at", merge="patch").ts
+        ('updated', 'at')
+        """
+        check_name("table", name)
+        keyed = Key.of(key, f"key= of table {name!r}")
+        if not keyed.paths:
+            raise DefinitionError(f"key= of table {name!r} is empty; name the field that tells documents apart")
+        try:
+            merged = Merge(merge if isinstance(merge, str | Merge) else None)
+        except ValueError:
+            raise DefinitionError(
+                f"merge= of table {name!r} is {key_text(merge)}; write 'replace' (the last version "
+                "is the document) or "
+                "'patch' (fields of versions merge)"
+            ) from None
+        if ts is not None and not isinstance(ts, str):
+            raise DefinitionError(f"ts= of table {name!r} is {key_text(ts)}; write the path of a field, or {BROKER!r}")
+        path = None if ts is None or ts == BROKER else parse_path(ts, f"ts= of table {name!r}")
+        check_tombstones(name, tombstones, ts)
+        if sample is not None and not isinstance(sample, str | os.PathLike):
+            raise DefinitionError(
+                f"sample= of table {name!r} is {key_text(sample)}; write the path of a file of documents"
+            )
+        file = None if sample is None else os.fspath(sample)
+        return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
+
+    @property
+    def size(self) -> int:
+        """The number of definitions, which is the order of the next one."""
+        return len(self._definitions)
+
+    def add(self, definition: _D) -> _D:
+        """Add a definition. `App.table` and `.view` call this."""
+        kind = "table" if isinstance(definition, Table) else "view"
+        name = definition.name
+        check_name(kind, name)
+        taken = self._definitions.get(name)
+        if taken is not None:
+            raise DefinitionError(
+                f"{self!r} has a {'table' if isinstance(taken, Table) else 'view'} named {name!r} already; tables and "
+                f"views share their names, so give this {kind} another"
+            )
+        if isinstance(definition, View) and self._definitions.get(definition.source.name) is not definition.source:
+            raise DefinitionError(
+                f"view {name!r} is on {definition.source.name!r}, which {self!r} does not have; define it on a table "
+                "or view of the same app"
+            )
+        assert definition.order == self.size, definition
+        self._definitions[name] = definition
+        if isinstance(definition, View):
+            self._views = (*self._views, definition)
+        else:
+            self._tables = (*self._tables, definition)
+        return definition
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all tables and views, in order."""
+        return tuple(self._definitions)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return all tables, in order."""
+        return self._tables
+
+    def views(self) -> tuple[View, ...]:
+        """Return all views, each after its table or parent view."""
+        return self._views
+
+    def lookup(self, name: str) -> Table | View:
+        """Return the table or view of this name. Raise UnknownName, with the nearest name, if there is none."""
+        return find(name, "table or view", self._definitions)
+
+    def table_of(self, name: str) -> Table:
+        """Return the table of this name. Raise UnknownName, with the nearest name, if there is none."""
+        found = self._definitions.get(name) if isinstance(name, str) else None
+        if isinstance(found, View):
+            raise UnknownName(name, "table", found.tables[0].name)
+        return find(name, "table", {t.name: t for t in self.tables()})
+
+    def view_of(self, name: str) -> View:
+        """Return the view of this name. Raise UnknownName, with the nearest name, if there is none."""
+        return find(name, "view", {v.name: v for v in self.views()})
+
+    def describe(self) -> dict[str, object]:
+        """Return the app as plain data."""
+        return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}
