@@ -58,7 +58,7 @@ BUGS: list[tuple[Bug, Callable[[Path], None]]] = [
             "each partition gives numbers of its own",
             "generations.refill_steps:_open",
             "run.allot(first)",
-            "run.allot(first + 9 * parting.here)",
+            "run.allot(first + 9 * core.catalog.partition.number)",
         ),
         content,
     ),

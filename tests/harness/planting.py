@@ -1,12 +1,16 @@
 """Plant a bug: replace a text in one function, and exchange the function's code while a test runs.
 
-A test fails if the text is not there. Then the function was rewritten, and the bug must be planted in it again.
+A test fails if the text is not there, or if the bug uses a name that the function's module lacks: such a bug would be
+found by its NameError alone. Then the function was rewritten, and the bug must be planted in it again.
 """
 
 from __future__ import annotations
 
+import builtins
+import dis
 import inspect
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from types import CodeType
@@ -30,7 +34,19 @@ class Edit:
         assert source.count(self.old) == 1, f"{self.where} has no {self.old!r}: plant this bug anew"
         module = compile(source.replace(self.old, self.new), inspect.getfile(function), "exec")
         code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == function.__name__)
+        unknown = {name for name in _globals(code) if name not in function.__globals__ and not hasattr(builtins, name)}
+        assert not unknown, f"the module of {self.where} has no {', '.join(sorted(unknown))}: plant this bug anew"
         monkeypatch.setattr(function, "__code__", code)
+
+
+def _globals(code: CodeType) -> Iterator[str]:
+    """Yield the global names that a function and its inner functions read."""
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_GLOBAL":
+            yield step.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals(inner)
 
 
 class Bug:

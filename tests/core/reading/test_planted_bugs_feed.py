@@ -126,7 +126,7 @@ BUGS = [
         "what no lane holds is told as zeros",
         "mapreduce.fold.feed_rows:_result_columns",
         "for place, *payloads in odd:",
-        "for place in ():",
+        "for place, *payloads in ():",
     ),
     Bug(
         "before and after change places",

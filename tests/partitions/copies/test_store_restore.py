@@ -180,7 +180,9 @@ BUGS = [
             "the file is written before the partitions are there",
             "partitions.copies.store_restore:_restored",
             "size, positions = 0, list[int]()",
-            "size, positions = 0, list[int]()\n    write_layout(path, after)",
+            "from penstock.core import write_layout\n"
+            "    size, positions = 0, list[int]()\n"
+            "    write_layout(path, after)",
         ),
     ),
     (
