@@ -1,0 +1,281 @@
+"""The rows that a transaction takes from a join of two sides, and the rows that it adds.
+
+Each side parts its entries into K (before and after the transaction), M (only before) and P (only after):
+
+    rows that go   = M_A⋈M_B + M_A⋈K_B + K_A⋈M_B
+    rows that come = P_A⋈P_B + P_A⋈K_B + K_A⋈P_B
+
+The old state is K + M, the new one K + P. K_A⋈K_B is in both, and cancels. Invariants:
+
+- a row that goes is one of the old state, a row that comes is one of the new state. No other combination occurs;
+- a row of unchanged entries occurs only if `limit` holds or releases its condition value;
+- two counts of each condition value, before and after, decide about rows with a missing side. No count is stored;
+- K is read only for condition values whose rows may change, in blocks. A large condition value is cut over blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from penstock.cache import encode_key
+from penstock.join.conditions import NULL_CODE, Conditions
+from penstock.join.product import CodedEntries, product
+from penstock.join.side_entries import Entries, Ints, Mask
+
+__all__ = ["How", "JoinChange", "JoinedRows", "KeptEntries", "LimitedValue", "SideChange", "joined_changes"]
+
+
+class How(StrEnum):
+    """The kind of a join: which rows it has beside pairs of matching documents."""
+
+    INNER = "inner"
+    LEFT = "left"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+
+_PAIRS = frozenset({How.INNER, How.LEFT, How.FULL})
+
+
+class KeptEntries(Protocol):
+    """The entries of one side that exist before and after a transaction."""
+
+    @property
+    def width(self) -> int:
+        """Return the number of fields of the projection."""
+        ...
+
+    def blocks(self, wanted: Conditions) -> Iterator[tuple[Ints, Entries]]:
+        """Yield the entries with these condition values in blocks, with their indexes in `wanted`."""
+        ...
+
+    def counts(self, wanted: Conditions) -> Ints:
+        """Return the number of entries with each of these condition values."""
+        ...
+
+    def most(self, wanted: Conditions) -> Ints:
+        """Return an upper bound for each of `counts`, without reading entries."""
+        ...
+
+
+@dataclass(slots=True)
+class SideChange:
+    """The change of one side: M, P and K. M and P share no equal entry with an equal projection."""
+
+    minus: Entries
+    plus: Entries
+    kept: KeptEntries
+
+
+@dataclass(slots=True)
+class JoinedRows:
+    """Rows that all go, or all come: row r joins entry i[r] of `left` and j[r] of `right`. -1 is a missing side."""
+
+    plus: bool
+    left: Entries
+    i: Ints
+    right: Entries
+    j: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedValue:
+    """A condition value above the limit before or after a transaction, with its matches on both sides after it."""
+
+    value: bytes
+    left: int
+    right: int
+    was_held: bool
+    is_held: bool
+
+
+class _KeptCodes:
+    """The kept entries of some codes. A single block is read once."""
+
+    def __init__(self, kept: KeptEntries, conditions: Conditions, codes: Mask) -> None:
+        self._kept, self._n = kept, len(conditions)
+        self._codes = np.flatnonzero(codes)
+        self._all = conditions
+        self._wanted = conditions.take(self._codes)
+        self._single: list[CodedEntries] | None = None if self._codes.size else []
+
+    @property
+    def width(self) -> int:
+        """Return the number of fields of the projection."""
+        return self._kept.width
+
+    def blocks(self) -> Iterator[CodedEntries]:
+        """Yield the entries in blocks."""
+        if self._single is not None:
+            yield from self._single
+            return
+        blocks = (CodedEntries(self._codes[index], entries) for index, entries in self._kept.blocks(self._wanted))
+        first = list(zip(range(2), blocks, strict=False))
+        if len(first) < 2:
+            self._single = [block for _, block in first]
+        for _, block in first:
+            yield block
+        yield from blocks
+
+    def counts(self) -> Ints:
+        """Return the number of entries by code; 0 for other codes than these."""
+        if self._single is not None:
+            return sum((block.counts(self._n) for block in self._single), np.zeros(self._n, np.int64))
+        out = np.zeros(self._n, np.int64)
+        out[self._codes] = self._kept.counts(self._wanted)
+        return out
+
+    def most(self) -> Ints:
+        """Return an upper bound of the number of entries by code, for all codes."""
+        return self._kept.most(self._all)
+
+    def counts_of(self, codes: Ints) -> Ints:
+        """Return the number of entries of these codes."""
+        return self._kept.counts(self._all.take(codes))
+
+
+class _CodedSide:
+    """One side with codes: M and P, their counts, and K once it is known for which codes it is read."""
+
+    def __init__(self, change: SideChange, codes: tuple[Ints, Ints], conditions: Conditions) -> None:
+        n = len(conditions)
+        self.minus, self.plus = CodedEntries(codes[0], change.minus), CodedEntries(codes[1], change.plus)
+        self.less, self.more = self.minus.counts(n), self.plus.counts(n)
+        self.changed: Mask = (self.less > 0) | (self.more > 0)
+        self._change, self._conditions = change, conditions
+        self.kept = _KeptCodes(change.kept, conditions, np.zeros(n, bool))
+
+    def read(self, codes: Mask) -> None:
+        """Read K for these codes."""
+        self.kept = _KeptCodes(self._change.kept, self._conditions, codes)
+
+
+class JoinChange:
+    """The change of a join in one transaction."""
+
+    def __init__(self, left: SideChange, right: SideChange, how: How, limit: int | None = None) -> None:
+        parts = [left.minus, left.plus, right.minus, right.plus]
+        self.conditions, (a, b, c, d) = Conditions.of(parts)
+        self._n, self._how = len(self.conditions), how
+        self._left = _CodedSide(left, (a, b), self.conditions)
+        self._right = _CodedSide(right, (c, d), self.conditions)
+        none = np.zeros(self._n, bool)
+        self._over = none, none  # condition values above the limit, before and after
+        self.limited: list[LimitedValue] = []
+        if limit is not None and self._n:
+            self._apply(limit)
+        moved, shown = self._over[0] ^ self._over[1], ~(self._over[0] & self._over[1])
+        # rows with a missing side need counts of the other side for every code
+        self._left.read(shown if how is How.FULL else shown & (self._right.changed | moved))
+        self._right.read(shown & (self._left.changed | moved) if how is How.INNER else shown)
+
+    def _apply(self, limit: int) -> None:
+        """Find the condition values above the limit. Only those that may be there are counted."""
+        sides = self._left, self._right
+        bounds = [side.kept.most() + np.maximum(side.less, side.more) for side in sides]
+        near = np.flatnonzero(_above(bounds, limit))
+        if not near.size:
+            return
+        kept = [side.kept.counts_of(near) for side in sides]
+        before, after = (
+            [own + changed[near] for own, changed in zip(kept, changes, strict=True)]
+            for changes in ([side.less for side in sides], [side.more for side in sides])
+        )
+        over = np.zeros((2, self._n), bool)
+        over[0, near], over[1, near] = _above(before, limit), _above(after, limit)
+        self._over = over[0], over[1]
+        keys = self.conditions.keys
+        for place, code in enumerate(near.tolist()):
+            was, now = bool(over[0, code]), bool(over[1, code])
+            if was or now:
+                text = None if keys.text is None else keys.text[code]
+                value = encode_key(int(keys.lane[code])) if text is None else text
+                self.limited.append(LimitedValue(value, int(after[0][place]), int(after[1][place]), was, now))
+
+    def rows(self) -> Iterator[JoinedRows]:
+        """Yield the rows that go and come, in blocks."""
+        if not len(self._left.minus) + len(self._left.plus) + len(self._right.minus) + len(self._right.plus):
+            return
+        if self._how in _PAIRS:
+            for plus in (False, True):
+                yield from self._pairs(plus)
+        if self._how is not How.INNER:
+            yield from self._alone(self._left, self._right, self._how is How.SEMI, first=True)
+        if self._how is How.FULL:
+            yield from self._alone(self._right, self._left, matched=False, first=False)
+
+    def _shown(self, plus: bool) -> Mask:
+        """Mark the codes that are not above the limit in the old or the new state, with a mark for null."""
+        return np.append(~self._over[plus], True)
+
+    def _pairs(self, plus: bool) -> Iterator[JoinedRows]:
+        """Yield the pairs that go, or come with `plus`."""
+        left, right = self._left, self._right
+        a, b = (side.plus if plus else side.minus for side in (left, right))
+        if self._over[plus].any():
+            a, b = a.only(self._shown(plus)), b.only(self._shown(plus))
+        yield from self._product(plus, a, b)
+        if len(a):
+            for kept in right.kept.blocks():
+                yield from self._product(plus, a, kept)
+        if len(b):
+            for kept in left.kept.blocks():
+                yield from self._product(plus, kept, b)
+        moved = self._over[not plus] & ~self._over[plus]  # held in the other state: all of its kept rows go or come
+        if moved.any():
+            own = np.append(moved, False)
+            for kept in left.kept.blocks():
+                for other in right.kept.blocks():
+                    yield from self._product(plus, kept.only(own), other.only(own))
+
+    def _product(self, plus: bool, a: CodedEntries, b: CodedEntries) -> Iterator[JoinedRows]:
+        for i, j in product(a, b, self._n):
+            yield JoinedRows(plus, a.entries, i, b.entries, j)
+
+    def _alone(self, side: _CodedSide, other: _CodedSide, matched: bool, first: bool) -> Iterator[JoinedRows]:
+        """Yield the rows of one side alone: its entries without a match, or with one if `matched`."""
+        kept = other.kept.counts()
+        null = not matched
+        old, new = (
+            np.append(((kept + change > 0) == matched) & ~over, null)
+            for change, over in zip((other.less, other.more), self._over, strict=True)
+        )
+        yield from self._single(False, side.minus.only(old), other.kept.width, first)
+        yield from self._single(True, side.plus.only(new), other.kept.width, first)
+        goes, comes = old & ~new, new & ~old
+        if not goes.any() and not comes.any():
+            return
+        for block in side.kept.blocks():
+            yield from self._single(False, block.only(goes), other.kept.width, first)
+            yield from self._single(True, block.only(comes), other.kept.width, first)
+
+    @staticmethod
+    def _single(plus: bool, own: CodedEntries, width: int, first: bool) -> Iterator[JoinedRows]:
+        if not len(own):
+            return
+        here, missing = np.arange(len(own)), np.full(len(own), NULL_CODE, np.int64)
+        none = Entries.none(width)
+        if first:
+            yield JoinedRows(plus, own.entries, here, none, missing)
+        else:
+            yield JoinedRows(plus, none, missing, own.entries, here)
+
+
+def _above(counts: Sequence[Ints], limit: int) -> Mask:
+    """Mark the condition values with more rows than the limit. One match on a side is never too many."""
+    left, right = counts
+    above: Mask = (np.minimum(left, right) >= 2) & (left.astype(float) * right > limit)
+    return above
+
+
+def joined_changes(
+    left: SideChange, right: SideChange, how: How = How.INNER, limit: int | None = None
+) -> Iterator[JoinedRows]:
+    """Yield the rows that a transaction takes from a join, and those that it adds."""
+    return JoinChange(left, right, how, limit).rows()

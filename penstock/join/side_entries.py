@@ -1,0 +1,232 @@
+"""Entries of one side of a join in columns: condition value, document key, projection.
+
+An entry has a position: the upper 32 bits of the hash of its condition value, then those of the hash of its key.
+Entries of one condition value are therefore adjacent in the order of positions. Invariants:
+
+- the whole condition value and the whole key decide whether two entries are equal. Positions may tie;
+- a condition value or key that is a 64-bit int is in its lane. Any other has its encoding in `objs`, and kind OTHER;
+- a null condition value has kind NULL;
+- no method changes its input columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import encode_key
+from penstock.mapreduce import Column, LaneKind, SourceKeys, value_of
+
+__all__ = ["Entries", "Ints", "Mask", "Positions", "first_positions", "in_order", "positions_of", "same_entries"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Positions = NDArray[np.uint64]
+
+VALUE, KEY, FIELDS = 0, 1, 2
+"""The columns of an entry: its condition value, its key, and the first field of its projection."""
+
+_HALF = np.uint64(32)
+UPPER = np.uint64(0xFFFFFFFF00000000)
+"""The bits of a position that come from the condition value."""
+
+
+@dataclass(slots=True)
+class Entries:
+    """Entries as rows of one array, so that a selection is one operation however many fields there are."""
+
+    at: Positions
+    lanes: Ints  # a row for each entry, a column for condition value, key and each field
+    kinds: NDArray[np.uint8] | None  # None: every value is an INT
+    objs: NDArray[np.object_] | None  # values that have no lane
+
+    def __len__(self) -> int:
+        return int(self.at.size)
+
+    @property
+    def width(self) -> int:
+        """Return the number of fields of the projection."""
+        return int(self.lanes.shape[1]) - FIELDS
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the bytes in use."""
+        own = self.at.nbytes + self.lanes.nbytes + (0 if self.kinds is None else self.kinds.nbytes)
+        return own if self.objs is None else own + 10 * self.objs.nbytes
+
+    @classmethod
+    def none(cls, width: int) -> Entries:
+        """Return no entries, with this number of fields."""
+        return cls(np.zeros(0, np.uint64), np.zeros((0, FIELDS + width), np.int64), None, None)
+
+    @classmethod
+    def of(
+        cls, values: SourceKeys, keys: SourceKeys, columns: Sequence[Column] = (), null: Mask | None = None
+    ) -> Entries:
+        """Make entries from condition values, keys and fields. `null` marks null condition values."""
+        n, wide = int(keys.lane.size), FIELDS + len(columns)
+        lanes = np.empty((n, wide), np.int64)
+        lanes[:, VALUE], lanes[:, KEY] = values.lane, keys.lane
+        for i, column in enumerate(columns, FIELDS):
+            lanes[:, i] = column.lane
+        has_objs = values.text is not None or keys.text is not None or any(column.objs for column in columns)
+        plain = not has_objs and null is None and all(column.kind is None for column in columns)
+        at = positions_of(values, keys)
+        if plain:
+            return cls(at, lanes, None, None)
+        kinds = np.full((n, wide), LaneKind.INT, np.uint8)
+        objs: NDArray[np.object_] | None = np.full((n, wide), None, object) if has_objs else None
+        for i, own in ((VALUE, values.text), (KEY, keys.text)):
+            if own is not None and objs is not None:
+                kinds[[text is not None for text in own.tolist()], i] = LaneKind.OTHER
+                objs[:, i] = own
+        for i, column in enumerate(columns, FIELDS):
+            if column.kind is not None:
+                kinds[:, i] = column.kind
+            if column.objs and objs is not None:
+                objs[np.fromiter(column.objs, np.int64, len(column.objs)), i] = list(column.objs.values())
+        if null is not None:
+            kinds[null, VALUE], lanes[null, VALUE] = LaneKind.NULL, 0
+            if objs is not None:
+                objs[null, VALUE] = None
+        return cls(at, lanes, kinds, objs)
+
+    def take(self, index: NDArray[Any]) -> Entries:
+        """Return the entries at these indexes or under this mask."""
+        return Entries(
+            self.at[index],
+            self.lanes[index],
+            None if self.kinds is None else self.kinds[index],
+            None if self.objs is None else self.objs[index],
+        )
+
+    def slice(self, start: int, stop: int) -> Entries:
+        """Return the entries from start to stop, without a copy."""
+        own = slice(start, stop)
+        return Entries(
+            self.at[own],
+            self.lanes[own],
+            None if self.kinds is None else self.kinds[own],
+            None if self.objs is None else self.objs[own],
+        )
+
+    @staticmethod
+    def join(parts: Sequence[Entries]) -> Entries:
+        """Concatenate the parts."""
+        parts = [part for part in parts if len(part)] or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        kinds: NDArray[np.uint8] | None = None
+        if any(part.kinds is not None for part in parts):
+            kinds = np.concatenate([part.all_kinds() for part in parts])
+        objs: NDArray[np.object_] | None = None
+        if any(part.objs is not None for part in parts):
+            objs = np.concatenate(
+                [np.full(part.lanes.shape, None, object) if part.objs is None else part.objs for part in parts]
+            )
+        lanes = np.concatenate([part.lanes for part in parts])
+        return Entries(np.concatenate([part.at for part in parts]), lanes, kinds, objs)
+
+    def all_kinds(self) -> NDArray[np.uint8]:
+        """Return the kind of each value."""
+        return np.full(self.lanes.shape, LaneKind.INT, np.uint8) if self.kinds is None else self.kinds
+
+    def values(self) -> SourceKeys:
+        """Return the condition values."""
+        return self._keys_in(VALUE)
+
+    def keys(self) -> SourceKeys:
+        """Return the document keys."""
+        return self._keys_in(KEY)
+
+    def _keys_in(self, column: int) -> SourceKeys:
+        return SourceKeys(
+            np.ascontiguousarray(self.lanes[:, column]), None if self.objs is None else self.objs[:, column]
+        )
+
+    def null(self) -> Mask | None:
+        """Mark the entries with a null condition value; None if there is none."""
+        if self.kinds is None:
+            return None
+        null: Mask = self.kinds[:, VALUE] == LaneKind.NULL
+        return null if null.any() else None
+
+    def column(self, field: int) -> Column:
+        """Return one field of the projection, by its number from 0."""
+        i = FIELDS + field
+        lane = np.ascontiguousarray(self.lanes[:, i])
+        if self.kinds is None:
+            return Column(lane)
+        kind = np.ascontiguousarray(self.kinds[:, i])
+        objs: dict[int, Any] = {}
+        if self.objs is not None:
+            beside = np.flatnonzero(kind >= LaneKind.BIG)
+            objs = dict(zip(beside.tolist(), self.objs[beside, i].tolist(), strict=True))
+        return Column(lane, kind, objs).narrow()
+
+    def listed(self) -> list[tuple[bytes | None, bytes, list[Any]]]:
+        """Return the encoded condition value, None for null, the encoded key and the fields of each entry."""
+        lanes, kinds = self.lanes.tolist(), self.all_kinds().tolist()
+        objs = [[None] * len(lane) for lane in lanes] if self.objs is None else self.objs.tolist()
+        out: list[tuple[bytes | None, bytes, list[Any]]] = []
+        for lane, kind, obj in zip(lanes, kinds, objs, strict=True):
+            value, key = (encode_key(own) if text is None else bytes(text) for own, text in zip(lane[:2], obj[:2]))
+            fields = list(map(value_of, lane[FIELDS:], kind[FIELDS:], obj[FIELDS:]))
+            out.append((None if kind[VALUE] == LaneKind.NULL else value, key, fields))
+        return out
+
+
+def first_positions(values: SourceKeys) -> Positions:
+    """Return the least position that an entry of each condition value may have."""
+    return values.hashes() & UPPER
+
+
+def positions_of(values: SourceKeys, keys: SourceKeys) -> Positions:
+    """Return the positions of entries with these condition values and keys."""
+    return first_positions(values) | (keys.hashes() >> _HALF)
+
+
+def same_entries(a: Entries, i: NDArray[Any], b: Entries, j: NDArray[Any]) -> Mask:
+    """Mark the pairs of entries i of a and entries j of b with equal condition values and equal keys."""
+    same: Mask = (a.lanes[i, VALUE] == b.lanes[j, VALUE]) & (a.lanes[i, KEY] == b.lanes[j, KEY])
+    if a.kinds is not None or b.kinds is not None:
+        left, right = a.all_kinds()[i, :FIELDS], b.all_kinds()[j, :FIELDS]
+        same &= (left == right).all(axis=1)
+    if a.objs is not None and b.objs is not None:
+        at = np.flatnonzero(same)
+        equal = a.objs[i, :FIELDS][at] == b.objs[j, :FIELDS][at]
+        same[at] = equal.astype(bool).all(axis=1)
+    return same
+
+
+def in_order(entries: Entries) -> Ints | None:
+    """Return the indexes that sort entries by position and then make equal entries adjacent, in their given order.
+
+    None means that they are in this order already and that no two of them are equal.
+    """
+    n = len(entries)
+    if n < 2 or bool((entries.at[1:] > entries.at[:-1]).all()):
+        return None
+    order = np.argsort(entries.at, kind="stable")  # it merges sorted runs
+    at = entries.at[order]
+    tie = at[1:] == at[:-1]
+    if tie.any():
+        first = np.flatnonzero(tie)
+        if not same_entries(entries, order[first], entries, order[first + 1]).all():
+            return _in_exact_order(entries, order, tie)
+    return order
+
+
+def _in_exact_order(entries: Entries, order: Ints, tie: Mask) -> Ints:
+    """Sort the entries of each tied position by condition value and key."""
+    order = order.copy()
+    edges = np.flatnonzero(np.diff(tie.astype(np.int8), prepend=0, append=0))
+    for start, stop in zip(edges[::2].tolist(), (edges[1::2] + 1).tolist(), strict=True):
+        own = order[start:stop]
+        names = [(value or b"", key) for value, key, _ in entries.take(own).listed()]
+        order[start:stop] = own[sorted(range(stop - start), key=names.__getitem__)]
+    return order

@@ -1,0 +1,158 @@
+"""Bugs planted in the rows of a join: seeded histories must find each. Without one they find none.
+
+They are those of the trials behind the design of joins.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.join import How
+from tests.harness.planting import Bug, Edit
+from tests.join.join_histories import TIES, history
+
+SEEDS = range(12)
+FOUND_BY = {"1 does not match 1.0": 20}  # the seed that finds a rare bug
+_SIDES = "a, b = (side.plus if plus else side.minus for side in (left, right))"
+_COUNTS = "for change, over in zip((other.less, other.more), self._over, strict=True)"
+
+BUGS = [
+    Bug(
+        "both sides are joined with the new state of the other",
+        "join.joined_rows:JoinChange._pairs",
+        "yield from self._product(plus, a, b)\n",
+        "yield from self._product(plus, a, b)\n    yield from self._product(plus, a, b) if plus else ()\n",
+    ),
+    Bug(
+        "both sides are joined with the old state of the other",
+        "join.joined_rows:JoinChange._pairs",
+        "yield from self._product(plus, a, b)\n",
+        "yield from () if plus else self._product(plus, a, b)\n",
+    ),
+    Bug(
+        "null matches null",
+        "join.conditions:_distinct_mixed",
+        "NULL_CODE if absent else known",
+        "known",
+        Edit("join.conditions:_distinct_ints", "[part.null() for part in parts]", "[None for part in parts]"),
+    ),
+    Bug(
+        "a composite condition matches by one part",
+        "join.conditions:_distinct_mixed",
+        "lane if text is None else text,",
+        "lane if text is None else text[:3],",
+    ),
+    Bug("1 does not match 1.0", "mapreduce.columns.group_codes:Groups.code", "[int(value)]", "[f'{value}']"),
+    Bug(
+        "a changed condition value leaves the old row",
+        "join.joined_rows:JoinChange._pairs",
+        _SIDES,
+        f"{_SIDES}\n    new = {{key for _, key, _ in left.plus.entries.listed()}}\n"
+        "    if not plus: a = a.take(np.array([key not in new for _, key, _ in a.entries.listed()], bool))",
+    ),
+    Bug(
+        "a row is retracted with the new projection",
+        "join.joined_rows:JoinChange._pairs",
+        "yield from self._product(plus, a, b)\n",
+        "yield from self._product(plus, a, b)\n"
+        "    if not plus and len(a) == len(left.plus): a = CodedEntries(a.code, left.plus.entries)\n",
+    ),
+    Bug(
+        "a row without a match stays when a match comes",
+        "join.joined_rows:JoinChange._alone",
+        _COUNTS,
+        _COUNTS.replace("other.more", "np.minimum(other.less, other.more)"),
+    ),
+    Bug(
+        "no row without a match returns when the last match goes",
+        "join.joined_rows:JoinChange._alone",
+        _COUNTS,
+        _COUNTS.replace("other.more", "np.maximum(other.less, other.more)"),
+    ),
+    Bug(
+        "an update counts as one more match",
+        "join.joined_rows:JoinChange._alone",
+        _COUNTS,
+        _COUNTS.replace("other.more", "other.less + other.more"),
+    ),
+    Bug(
+        "only changed documents count as matches",
+        "join.joined_rows:JoinChange._alone",
+        "kept = other.kept.counts()",
+        "kept = 0 * other.kept.counts()",
+    ),
+    Bug(
+        "a semi join has a row for each match",
+        "join.joined_rows:JoinChange.rows",
+        "if self._how in _PAIRS:",
+        "if self._how in {*_PAIRS, How.SEMI}:",
+    ),
+    Bug(
+        "a document that is on both sides does not meet itself",
+        "join.joined_rows:JoinChange._product",
+        "for i, j in product(a, b, self._n):",
+        "for i, j in product(a, b, self._n):\n"
+        "        own = a.entries.at[i] != b.entries.at[j]\n"
+        "        i, j = i[own], j[own]\n"
+        "        if not i.size: continue",
+    ),
+    Bug(
+        "a block loses its first entry",
+        "join.joined_rows:_KeptCodes.blocks",
+        "for _, block in first:\n        yield block",
+        "for k, block in first:\n        yield block.take(np.arange(k, len(block)))",
+    ),
+    Bug(
+        "changed entries repeat in each block",
+        "join.joined_rows:JoinChange._pairs",
+        "for kept in right.kept.blocks():\n            yield from self._product(plus, a, kept)",
+        "for kept in right.kept.blocks():\n"
+        "            yield from self._product(plus, a, kept)\n"
+        "            yield from self._product(plus, a, b)",
+    ),
+    Bug(
+        "rows stay when the limit holds their condition value",
+        "join.joined_rows:JoinChange._pairs",
+        "if moved.any():",
+        "if False:",
+    ),
+    Bug(
+        "rows without a match stay when the limit holds their condition value",
+        "join.joined_rows:JoinChange._alone",
+        "== matched) & ~over, null)",
+        "== matched), null)",
+    ),
+    Bug(
+        "a hold by the limit depends on the state before",
+        "join.joined_rows:JoinChange._apply",
+        "_above(after, limit)",
+        "_above(before, limit)",
+    ),
+    Bug(
+        "entries that do not change are taken as changed",
+        "join.sorted_runs:changed_entries",
+        "stays[first[same]] = stays[second[same]] = False",
+        "stays[first] = stays[second] = False",
+    ),
+    Bug(
+        "positions decide which entries are equal",
+        "join.conditions:Conditions._same",
+        "same &= (left == right).astype(bool)",
+        "same |= True",
+        *TIES,
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    seeds = [FOUND_BY[bug.name]] if bug.name in FOUND_BY else SEEDS
+    assert any(_fault(seed, how) for seed in seeds for how in How)
+
+
+def _fault(seed: int, how: How) -> bool:
+    try:
+        return history(seed, how) is not None
+    except (AssertionError, IndexError, ValueError, OverflowError):
+        return True
