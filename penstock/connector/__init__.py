@@ -69,7 +69,17 @@ from penstock.connector.session import (
     SessionState,
     Table,
 )
-from penstock.connector.sockets import Backoff, ParticipantServer, SessionSocket, connect_session
+from penstock.connector.sockets import (
+    Backoff,
+    FileSystem,
+    LogFile,
+    ParticipantServer,
+    SessionSocket,
+    WorkerLogs,
+    connect_session,
+    make_folder,
+    sync_folder,
+)
 from penstock.connector.sockets import ConnectorSink as Sink
 from penstock.connector.sockets import ConnectorSource as Source
 from penstock.connector.source_acceptor import (
@@ -155,12 +165,14 @@ __all__ = [
     "Eos",
     "ErrorFrame",
     "Event",
+    "FileSystem",
     "FrameSplitter",
     "Hello",
     "HelloReceived",
     "HostClosed",
     "ListUncommitted",
     "LogDamaged",
+    "LogFile",
     "LogRecord",
     "LogSummary",
     "LoggedState",
@@ -216,6 +228,7 @@ __all__ = [
     "TransactionOpened",
     "UncommittedListed",
     "VoteReceived",
+    "WorkerLogs",
     "WorkerNamed",
     "WorkersGone",
     "WorkersLeft",
@@ -228,7 +241,9 @@ __all__ = [
     "encode_record",
     "is_worker_name",
     "logged",
+    "make_folder",
     "name_of",
     "read_log",
     "stream_id_of",
+    "sync_folder",
 ]

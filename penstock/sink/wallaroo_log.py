@@ -14,14 +14,15 @@ import time
 from urllib.parse import unquote
 
 from penstock.connector import (
+    FileSystem,
+    LogFile,
     LogRecord,
     OpenTransaction,
     PositionHeld,
     StreamNamed,
     TransactionDecided,
     TransactionOpened,
-    logged,
-    read_log,
+    make_folder,
 )
 from penstock.sink.errors import SinkTaken
 from penstock.views import Position
@@ -35,7 +36,7 @@ _EVERY = 1.0  # seconds between two positions without changes
 class SinkLog:
     """The state of a coordinator. `next_position` is the position that the next decision reaches."""
 
-    def __init__(self, path: str, sink: str, stream: bytes) -> None:
+    def __init__(self, path: str, sink: str, stream: bytes, files: FileSystem = os) -> None:
         self.committed = 0
         self.open: OpenTransaction | None = None
         self.position: Position | None = None
@@ -44,23 +45,21 @@ class SinkLog:
         """The number of the last transaction."""
         self._last = ""
         self._held = 0.0
-        self._path = path
-        folder = os.path.dirname(path)
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            _sync_folder(os.path.dirname(folder))
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        data = os.pread(self._file, os.fstat(self._file).st_size, 0)
-        records, self._end = read_log(data, path)
-        os.ftruncate(self._file, self._end)
-        for record in records:
+        make_folder(os.path.dirname(path), files)
+        self._file = LogFile(path, files)
+        for record in self._file.records:
             self._apply(record, sink, stream)
-        if not records or self._end > _LONG:
+        if not self._file.records or self._file.size > _LONG:
             self._begin(stream)
+
+    @property
+    def failed(self) -> bool:
+        """A record could not be written, so only the next opening tells the last decision."""
+        return self._file.failed
 
     def prepare(self, transaction: OpenTransaction) -> None:
         """Store a transaction."""
-        self._append(TransactionOpened(time.time(), transaction.transaction, transaction.end))
+        self._file.append(TransactionOpened(time.time(), transaction.transaction, transaction.end))
         self.open, self.number = transaction, self.number + 1
 
     def decide(self, commit: bool) -> None:
@@ -68,7 +67,7 @@ class SinkLog:
         assert self.open is not None, "a decision needs an open transaction"
         if commit:
             record = TransactionDecided(time.time(), self.open.transaction, self.open.end, self.next_position)
-            self._append(record)
+            self._file.append(record)
             self.committed, self._last, self.position = record.end, record.transaction, record.position
         self.open = None
 
@@ -80,12 +79,12 @@ class SinkLog:
         """Note that there were no changes up to a position. It may be forgotten in a crash."""
         now = time.monotonic()
         if position != self.position and now - self._held >= _EVERY:
-            self._append(PositionHeld(time.time(), position), sync=False)
+            self._file.append(PositionHeld(time.time(), position), sync=False)
             self.position, self._held = position, now
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._file.close()
 
     def _apply(self, record: LogRecord, sink: str, stream: bytes) -> None:
         match record:
@@ -110,27 +109,4 @@ class SinkLog:
             if self._last:
                 records.append(TransactionDecided(now, self._last, self.committed, self.position))
             records.append(PositionHeld(now, self.position))
-        data = b"".join(map(logged, records))
-        fresh = os.open(f"{self._path}.new", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.pwrite(fresh, data, 0)
-        os.fsync(fresh)
-        os.replace(f"{self._path}.new", self._path)
-        _sync_folder(os.path.dirname(self._path))
-        os.close(self._file)
-        self._file, self._end = fresh, len(data)
-
-    def _append(self, record: LogRecord, sync: bool = True) -> None:
-        data = logged(record)
-        assert os.pwrite(self._file, data, self._end) == len(data), "a regular file takes all bytes or raises"
-        if sync:
-            os.fdatasync(self._file)
-        self._end += len(data)
-
-
-def _sync_folder(path: str) -> None:
-    """Make the names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        self._file.replace(records)

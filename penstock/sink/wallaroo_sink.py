@@ -5,7 +5,8 @@ changes up to one position are a transaction. Invariants:
 
 - changes stay in memory until their transaction is decided. After a lost connection they are sent again;
 - a decision is durable with its position before the sink gets it, so the next run continues exactly there;
-- `close` returns after the sink has taken the last decision, or after a deadline. Then the next run repeats it.
+- `close` returns after the sink has taken the last decision, or after a deadline. Then the next run repeats it;
+- after a decision that could not be written the sink hears nothing. Only the next run knows it.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class WallarooSink:
         if self._log is None:
             return
         try:
-            if self._owed:
+            if self._owed and not self._log.failed:
                 self._finish(time.monotonic() + _LAST)
         finally:
             self._drop()

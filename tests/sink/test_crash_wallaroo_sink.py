@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,9 +15,8 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.connector import ConnectorFault
+from penstock.connector import ConnectorFault, LogFile
 from penstock.sink import SinkTaken, WallarooSink, wallaroo_sink
-from penstock.sink.wallaroo_log import SinkLog
 from penstock.views import ABSENT
 from tests.harness.planting import Bug
 from tests.spout.wallaroo_worker import COOKIE, Killed, Store, free_port, kill_at
@@ -73,9 +73,9 @@ def target(path: Path, port: int) -> Store:
 @contextmanager
 def kill_sink_at(record: int | None, after: bool) -> Iterator[None]:
     """Raise at this record of the sink's log, before it is written or after it."""
-    numbers, real = count(1), SinkLog._append
+    numbers, real = count(1), LogFile.append
 
-    def append(self: SinkLog, *args: Any, **kwargs: Any) -> None:
+    def append(self: LogFile, *args: Any, **kwargs: Any) -> None:
         struck = next(numbers) == record
         if struck and not after:
             raise Killed
@@ -83,7 +83,7 @@ def kill_sink_at(record: int | None, after: bool) -> Iterator[None]:
         if struck:
             raise Killed
 
-    with mock.patch.object(SinkLog, "_append", append):
+    with mock.patch.object(LogFile, "append", append):
         yield
 
 
@@ -132,7 +132,7 @@ BUGS = [
     Bug(
         "a decision is sent before it is durable",
         "sink.wallaroo_log:SinkLog.decide",
-        "self._append(record)",
+        "self._file.append(record)",
         "None",
     ),
     Bug(
@@ -196,6 +196,23 @@ def test_a_sink_with_other_data_is_refused_with_the_next_step(tmp_path: Path) ->
                 with pytest.raises(expected, match="a sink with other data needs another name="):
                     sink.holds(1)
             sink.close()
+
+
+def test_a_decision_that_may_be_durable_is_no_abort(tmp_path: Path) -> None:
+    with target(tmp_path / "store", 0) as store:
+        sink = opened(tmp_path, store.address)
+        sink.begin()
+        sink.write([change(1)])
+        sink.holds(1)
+        sink.write([change(3)])
+        lost = mock.patch.object(os, "fdatasync", side_effect=[None, OSError(5, "no answer")])
+        with lost, pytest.raises(OSError, match="no answer"):
+            sink.holds(3)
+        sink.close()
+        sink = opened(tmp_path, store.address)
+        assert sink.begin() == 3, "the record of the decision is in the file"
+        sink.close()
+        assert received(store) == rows(3)
 
 
 def test_a_bad_name_is_refused(tmp_path: Path) -> None:

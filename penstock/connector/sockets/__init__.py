@@ -1,9 +1,23 @@
 """Sessions over TCP sockets, and the public API of sources and sinks."""
 
 from penstock.connector.sockets.connector_sink import ConnectorSink
+from penstock.connector.sockets.log_file import FileSystem, LogFile, make_folder, sync_folder
 from penstock.connector.sockets.participant_server import ParticipantServer
 from penstock.connector.sockets.session_socket import SessionSocket
 from penstock.connector.sockets.socket_address import Backoff, connect_session
 from penstock.connector.sockets.source_client import ConnectorSource
+from penstock.connector.sockets.state_folder import WorkerLogs
 
-__all__ = ["Backoff", "ConnectorSink", "ConnectorSource", "ParticipantServer", "SessionSocket", "connect_session"]
+__all__ = [
+    "Backoff",
+    "ConnectorSink",
+    "ConnectorSource",
+    "FileSystem",
+    "LogFile",
+    "ParticipantServer",
+    "SessionSocket",
+    "WorkerLogs",
+    "connect_session",
+    "make_folder",
+    "sync_folder",
+]

@@ -12,84 +12,59 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
+import re
 
 from penstock.connector.errors import ConnectorFault, LogDamaged
-from penstock.connector.transaction_log import CommitDone, LogRecord, LogSummary, WorkerNamed, logged, read_log
+from penstock.connector.sockets.log_file import FileSystem, LogFile, make_folder, sync_folder
+from penstock.connector.transaction_log import CommitDone, LogRecord, LogSummary, WorkerNamed
 
-__all__ = ["FileLog", "StateFolder"]
+__all__ = ["StateFolder", "WorkerLog", "WorkerLogs"]
 
 _LARGEST = 1 << 20  # bytes of a log that is rewritten
 
 
-class FileLog:
+class WorkerLog:
     """The log of one worker."""
 
-    def __init__(self, path: Path, worker: str) -> None:
-        self.path = path
+    def __init__(self, file: LogFile, worker: str) -> None:
+        self.records = file.records
+        self._file = file
         self._worker = worker
-        data = path.read_bytes()
-        self.records, end = read_log(data, str(path))
-        self._summary = LogSummary.of(self.records)
-        self._size = end
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        if end < len(data):  # the end of a record that was never acknowledged
-            os.ftruncate(self._file, end)
-            os.fsync(self._file)
+        self._summary = LogSummary.of(file.records)
 
     def append(self, record: LogRecord) -> None:
         """Write a record durably."""
-        data = logged(record)
-        if os.write(self._file, data) != len(data):
-            os.ftruncate(self._file, self._size)
-            raise ConnectorFault(str(self.path), "the disk took a part of a record only", "free some space")
-        os.fsync(self._file)
-        self._size += len(data)
+        self._file.append(record)
         self._summary.apply(record)
-        if self._size > _LARGEST and isinstance(record, CommitDone):
-            self._rewrite(record.time)
+        if self._file.size > _LARGEST and isinstance(record, CommitDone):
+            self._file.replace([WorkerNamed(record.time, self._worker), *self._summary.records(record.time)])
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
-
-    def _rewrite(self, time: float) -> None:
-        """Replace the log by the records of its state."""
-        records = [WorkerNamed(time, self._worker), *self._summary.records(time)]
-        _write(self.path, b"".join(map(logged, records)))
-        os.close(self._file)
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self._size = os.fstat(self._file).st_size
+        self._file.close()
 
 
-class StateFolder:
+class WorkerLogs:
     """The logs of all workers of a sink."""
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise ConnectorFault(path, "another process has this folder", "end it, or name another folder") from None
-        try:
-            self._paths = {_worker_of(found): found for found in sorted(self._path.glob("*.log"))}
-        except BaseException:
-            os.close(self._lock)
-            raise
-        self._logs: dict[str, FileLog] = {}
+    def __init__(self, path: str, files: FileSystem = os) -> None:
+        self._path = path
+        self._files = files
+        make_folder(path, files)
+        names = sorted(name for name in files.listdir(path) if name.endswith(".log"))
+        self._paths = {self._worker_of(found): found for found in (os.path.join(path, name) for name in names)}
+        self._logs: dict[str, WorkerLog] = {}
 
-    def log(self, worker: str) -> FileLog:
+    def log(self, worker: str) -> WorkerLog:
         """Open the log of a worker, and close an earlier copy."""
-        path = self._paths.get(worker)
-        if path is None:
-            path = self._paths[worker] = self._path / f"{self._number():06}.log"
-            _write(path, logged(WorkerNamed(0.0, worker)))
         if worker in self._logs:
             self._logs.pop(worker).close()
-        log = self._logs[worker] = FileLog(path, worker)
+        path = self._paths.get(worker) or os.path.join(self._path, f"{self._number():06}.log")
+        file = LogFile(path, self._files)
+        if worker not in self._paths:
+            file.replace([WorkerNamed(0.0, worker)])
+            self._paths[worker] = path
+        log = self._logs[worker] = WorkerLog(file, worker)
         return log
 
     def retire(self, worker: str) -> None:
@@ -98,44 +73,46 @@ class StateFolder:
         if worker in self._logs:
             self._logs.pop(worker).close()
         if path is not None:
-            path.rename(path.with_suffix(".left"))
-            _sync(self._path)
+            self._files.replace(path, f"{path.removesuffix('.log')}.left")
+            sync_folder(self._path, self._files)
 
     def close(self) -> None:
-        """Close all logs, and free the folder."""
+        """Close all logs."""
         for log in self._logs.values():
             log.close()
         self._logs.clear()
-        os.close(self._lock)
 
     def _number(self) -> int:
         """Return a number that no file has or had."""
-        return max((int(found.stem) for found in self._path.glob("[0-9]*.*")), default=0) + 1
+        found = (re.match(r"(\d+)\.", name) for name in self._files.listdir(self._path))
+        return max((int(match[1]) for match in found if match), default=0) + 1
+
+    def _worker_of(self, path: str) -> str:
+        """Return the worker whose log a file is."""
+        file = LogFile(path, self._files)
+        file.close()
+        if not file.records or not isinstance(file.records[0], WorkerNamed):
+            raise LogDamaged(path, 0)
+        return file.records[0].worker
 
 
-def _worker_of(path: Path) -> str:
-    """Return the worker whose log a file is."""
-    records, _ = read_log(path.read_bytes(), str(path))
-    if not records or not isinstance(records[0], WorkerNamed):
-        raise LogDamaged(str(path), 0)
-    return records[0].worker
+class StateFolder(WorkerLogs):
+    """The logs of all workers of a sink, for one process at a time."""
 
+    def __init__(self, path: str) -> None:
+        make_folder(path, os)
+        self._lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            super().__init__(path)
+        except BaseException as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                reason = "another process has this folder"
+                raise ConnectorFault(path, reason, "end it, or name another folder") from None
+            raise
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file durably, and replace an older one as a whole."""
-    fresh = path.with_suffix(".fresh")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make the entries of a folder durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    def close(self) -> None:
+        """Close all logs, and free the folder."""
+        super().close()
+        os.close(self._lock)
