@@ -52,7 +52,8 @@ from penstock.mapreduce.maps.held_rows import held_row
 from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes.node_levels import group_of as group_of_node
 from penstock.mapreduce.nodes.node_log import log_by_owner
-from penstock.mapreduce.pending_writes import RowDelta, Writes
+from penstock.mapreduce.parent_rows import RowDelta
+from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.plain_index import IndexReduce, entries_of
 from penstock.mapreduce.reducers.from_contributions import (
     bottom,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.cache import Writer
 from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.group_crossing import Part, TransactionContributions
-from penstock.views import Row
 
 
 @dataclass(slots=True)
@@ -55,13 +53,3 @@ class Writes:
         """Update memory after the commit of the transaction."""
         for step in self.after:
             step()
-
-
-@dataclass(slots=True)
-class RowDelta:
-    """A changed row of a parent view: its group, and the results before and after, if any."""
-
-    key: bytes
-    group: Any
-    old: Row | None
-    new: Row | None

@@ -14,7 +14,8 @@ from penstock.cache import Reader, decode_key, seal
 from penstock.mapreduce.columns.items import SourceKeys
 from penstock.mapreduce.maps.emissions import Emissions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
-from penstock.mapreduce.pending_writes import RowDelta, Writes
+from penstock.mapreduce.parent_rows import RowDelta
+from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.view_databases import emissions_db, resting_db
 from penstock.mapreduce.view_node import ViewNode
 from penstock.views import Row

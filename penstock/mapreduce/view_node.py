@@ -1,21 +1,18 @@
 """A view as a node: its map, its reducer, its groups, and its held rows.
 
 The gateway drives the node of a view on a table, and remembers the contributions of each document. The node of a
-chained view is driven here, by the changes of parent rows. Both use the same reducers. Invariants:
+chained view is driven by the changes of parent rows (`parent_rows`). Both use the same reducers. Invariants:
 
-- The emissions of a function for a parent row are stored by the parent group, in a database of the view. A retraction
-uses exactly these. Emissions of fields are derived from the row again.
+- A retraction uses exactly the contributions that the view remembers.
 - A held row keeps its last contributions until a version of the document can be accepted.
 - Memory changes only through `Writes.after`, which runs after the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
-
-import numpy as np
 
 from penstock.cache import FEW, Reader, encode_key
 from penstock.mapreduce.columns.group_codes import Groups
@@ -25,23 +22,24 @@ from penstock.mapreduce.contribution_sets import set_deltas
 from penstock.mapreduce.decode.decoder import Decoder
 from penstock.mapreduce.fold.accumulator_fold import ReduceNode, ViewChanges
 from penstock.mapreduce.fold.group_sums import Delta
-from penstock.mapreduce.fold.row_format import RowCodec, same_result
+from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns
 from penstock.mapreduce.group_crossing import GroupCrossing, TransactionContributions
 from penstock.mapreduce.hidden_generation import HiddenGeneration
-from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, Who, deltas_of
-from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs, emissions_row
+from penstock.mapreduce.maps.contribution_deltas import Who, deltas_of
+from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces, keeps_contributions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
 from penstock.mapreduce.maps.held_rows import held_row
 from penstock.mapreduce.maps.remembered_rows import RememberedRows
-from penstock.mapreduce.pending_writes import RowDelta, Writes
+from penstock.mapreduce.parent_rows import RowDelta, change_by_fields, change_by_function, row_deltas
+from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db
-from penstock.views import TS, FieldMap, Key, Path, Row, View
+from penstock.views import TS, FieldMap, Key, Path, View
 
 
 @lru_cache(maxsize=256)
@@ -238,20 +236,9 @@ class ViewNode:
             label = self.name if self.building is None else HiddenGeneration.label(self.name)
             writes.held_groups[label] = writes.held_groups.get(label, 0) + moved
         if self.children:
-            deltas = self._deltas(change)
+            deltas = row_deltas(change)
             for child in self.children:
                 child.on_rows(reader, deltas, writes)
-
-    def _deltas(self, change: ViewChanges) -> list[RowDelta]:
-        out: list[RowDelta] = []
-        for place in range(change.m):
-            had, old = change.result(place, before=True)
-            has, new = change.result(place)
-            if had and has and same_result(old, new):
-                continue
-            key, group = change.group(place)
-            out.append(RowDelta(key, group, Row(group, old) if had else None, Row(group, new) if has else None))
-        return out
 
     def on_rows(self, reader: Reader, deltas: list[RowDelta], writes: Writes) -> None:
         """Take the changes of parent rows; during a build, only of rows that the build has passed."""
@@ -265,51 +252,15 @@ class ViewNode:
         held = self.read_holds(reader, [d.key for d in deltas])
         own = {i: held[d.key] for i, d in enumerate(deltas) if d.key in held}
         if isinstance(self.mapper, FieldMapper):
-            change = self._by_fields(self.mapper, deltas, own)
+            if self._decoder is None:
+                self._decoder = self._make_decoder()
+            change = change_by_fields(self, self.mapper, self._decoder, deltas, own)
         else:
-            change = self._by_function(reader, self.mapper, deltas, writes)
+            change = change_by_function(self, self.mapper, reader, deltas, writes)
         moved = deltas_of(self, change, own, SourceKeys.of([d.group for d in deltas]) if self.keeps else None)
         holds = [(deltas[i].key, encode_key(deltas[i].group), change.stuck[i], kept) for i, kept in moved.kept.items()]
         self.write_holds(holds, [deltas[i].key for i in moved.released], set(held), writes)
         self.advance(reader, moved.plus, moved.minus, writes)
-
-    def _by_fields(self, mapper: FieldMapper, deltas: list[RowDelta], held: Collection[int]) -> SourceChange:
-        """Map rows by fields. Map those before again, except for held rows."""
-        new = [i for i, d in enumerate(deltas) if d.new is not None]
-        old = [i for i, d in enumerate(deltas) if d.old is not None and i not in held]
-        if self._decoder is None:
-            self._decoder = self._make_decoder()
-        rows = [*(deltas[i].new for i in new), *(deltas[i].old for i in old)]
-        columns = self._decoder.of_dicts([_document(row) for row in rows], keys=False)
-        now, stuck = mapper.mapped(columns, np.arange(len(new)), np.array(new, np.int64))
-        before, _ = mapper.mapped(columns, np.arange(len(new), len(rows)), np.array(old, np.int64))
-        holds = {i: mapper.hold(_document(deltas[i].new)) for i in stuck}
-        return SourceChange(now, before, holds, lambda wanted: before.pairs_of_each(wanted, self.pairs_of))
-
-    def _by_function(
-        self, reader: Reader, mapper: FunctionMapper, deltas: list[RowDelta], writes: Writes
-    ) -> SourceChange:
-        """Map rows by the function and remember the emissions; read those before from the store."""
-        db, keys = emissions_db(self.number), [d.key for d in deltas]
-        found = enumerate(self.remembered(reader).emissions(keys))
-        remembered = {i: row for i, row in found if row is not None}
-        new = [i for i, d in enumerate(deltas) if d.new is not None]
-        emissions, wrong = mapper.run([deltas[i].new for i in new], self._own)
-        good = [(place, keys[i]) for place, i in enumerate(new) if place not in wrong]
-        each = emissions.each(place for place, _ in good)
-        puts = [(key, emissions_row(key, one, self._own)) for (_, key), one in zip(good, each, strict=True)]
-        if puts:
-            writes.puts.append((db, puts))
-        ended = [keys[i] for i in remembered if deltas[i].new is None]
-        if ended:
-            writes.deletes.append((db, ended))
-        last = Emissions.join(list(remembered.values())) if remembered else Emissions.none(0)
-        return SourceChange(
-            DocumentContributions(self.emitted(emissions), np.array(new, np.int64), emissions.counts),
-            DocumentContributions(self.emitted(last), np.array(list(remembered), np.int64), last.counts),
-            {new[place]: hold for place, hold in wrong.items()},
-            lambda wanted: [remembered[i].pairs(0, self._own) if i in remembered else [] for i in wanted],
-        )
 
     # -- what it remembers
 
@@ -347,9 +298,3 @@ class ViewNode:
                 self.held += change
 
             writes.after.append(count)
-
-
-def _document(row: Row | None) -> dict[str, Any]:
-    """Convert a row to a document with paths for the map."""
-    assert row is not None, "asked of rows that are there"
-    return {"key": row.key, "value": row.value}

@@ -86,7 +86,7 @@ BUGS = [
     ),
     Bug(
         "a view of a view is not told of groups that go",
-        "mapreduce.view_node:ViewNode._deltas",
+        "mapreduce.parent_rows:row_deltas",
         "if had and has and same_result(old, new):",
         "if not has or (had and same_result(old, new)):",
     ),

@@ -1,0 +1,121 @@
+"""The changes of a parent view's rows, and the contributions that they change in a chained view.
+
+The emissions of a function for a parent row are remembered under the key of its group. Those of fields follow from the
+row again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.cache import Reader
+from penstock.mapreduce.columns.group_codes import Groups
+from penstock.mapreduce.decode.decoder import Decoder
+from penstock.mapreduce.fold.accumulator_fold import ViewChanges
+from penstock.mapreduce.fold.row_format import same_result
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange
+from penstock.mapreduce.maps.emissions import Contributions, Emissions, emissions_row
+from penstock.mapreduce.maps.field_map import FieldMapper
+from penstock.mapreduce.maps.function_map import FunctionMapper
+from penstock.mapreduce.maps.remembered_rows import RememberedRows
+from penstock.mapreduce.pending_writes import Writes
+from penstock.mapreduce.view_databases import emissions_db
+from penstock.views import Row
+
+__all__ = ["RowDelta", "change_by_fields", "change_by_function", "row_deltas"]
+
+
+class ChainedView(Protocol):
+    """The calls of a chained view that this module uses."""
+
+    number: int
+
+    @property
+    def groups(self) -> Groups:
+        """Return the dictionary of its groups."""
+        ...
+
+    def emitted(self, emissions: Emissions) -> Contributions:
+        """Return the contributions of these emissions of its function."""
+        ...
+
+    def pairs_of(self, contributions: Contributions) -> list[tuple[bytes, Any]]:
+        """Return field contributions as pairs, one each."""
+        ...
+
+    def remembered(self, reader: Reader) -> RememberedRows:
+        """Return the contributions that the view remembers."""
+        ...
+
+
+@dataclass(slots=True)
+class RowDelta:
+    """A changed row of a parent view: its group, and the results before and after, if any."""
+
+    key: bytes
+    group: Any
+    old: Row | None
+    new: Row | None
+
+
+def row_deltas(change: ViewChanges) -> list[RowDelta]:
+    """Return the changes of a view's rows for its child views, without rows whose result stays."""
+    out: list[RowDelta] = []
+    for place in range(change.m):
+        had, old = change.result(place, before=True)
+        has, new = change.result(place)
+        if had and has and same_result(old, new):
+            continue
+        key, group = change.group(place)
+        out.append(RowDelta(key, group, Row(group, old) if had else None, Row(group, new) if has else None))
+    return out
+
+
+def change_by_fields(
+    view: ChainedView, mapper: FieldMapper, decoder: Decoder, deltas: Sequence[RowDelta], held: Collection[int]
+) -> SourceChange:
+    """Map rows by fields. Map those before again, except for held rows."""
+    new = [i for i, d in enumerate(deltas) if d.new is not None]
+    old = [i for i, d in enumerate(deltas) if d.old is not None and i not in held]
+    rows = [*(deltas[i].new for i in new), *(deltas[i].old for i in old)]
+    columns = decoder.of_dicts([_document(row) for row in rows], keys=False)
+    now, stuck = mapper.mapped(columns, np.arange(len(new)), np.array(new, np.int64))
+    before, _ = mapper.mapped(columns, np.arange(len(new), len(rows)), np.array(old, np.int64))
+    holds = {i: mapper.hold(_document(deltas[i].new)) for i in stuck}
+    return SourceChange(now, before, holds, lambda wanted: before.pairs_of_each(wanted, view.pairs_of))
+
+
+def change_by_function(
+    view: ChainedView, mapper: FunctionMapper, reader: Reader, deltas: Sequence[RowDelta], writes: Writes
+) -> SourceChange:
+    """Map rows by the function and remember the emissions; read those before from the store."""
+    db, keys, groups = emissions_db(view.number), [d.key for d in deltas], view.groups
+    found = enumerate(view.remembered(reader).emissions(keys))
+    remembered = {i: row for i, row in found if row is not None}
+    new = [i for i, d in enumerate(deltas) if d.new is not None]
+    emissions, wrong = mapper.run([deltas[i].new for i in new], groups)
+    good = [(place, keys[i]) for place, i in enumerate(new) if place not in wrong]
+    each = emissions.each(place for place, _ in good)
+    puts = [(key, emissions_row(key, one, groups)) for (_, key), one in zip(good, each, strict=True)]
+    if puts:
+        writes.puts.append((db, puts))
+    ended = [keys[i] for i in remembered if deltas[i].new is None]
+    if ended:
+        writes.deletes.append((db, ended))
+    last = Emissions.join(list(remembered.values())) if remembered else Emissions.none(0)
+    return SourceChange(
+        DocumentContributions(view.emitted(emissions), np.array(new, np.int64), emissions.counts),
+        DocumentContributions(view.emitted(last), np.array(list(remembered), np.int64), last.counts),
+        {new[place]: hold for place, hold in wrong.items()},
+        lambda wanted: [remembered[i].pairs(0, groups) if i in remembered else [] for i in wanted],
+    )
+
+
+def _document(row: Row | None) -> dict[str, Any]:
+    """Convert a row to a document with paths for the map."""
+    assert row is not None, "asked of rows that are there"
+    return {"key": row.key, "value": row.value}
