@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from penstock.cache import (
     FEW,
@@ -29,9 +28,10 @@ from penstock.cache import (
     unpack_document,
 )
 from penstock.gateway.intake.intake import IntakeReport, TableBatch
-from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
+from penstock.gateway.lines.stored_lines import absent_line, stamped_line
 from penstock.gateway.patches import Patcher, PatchStep, next_of
 from penstock.gateway.small_batch_deltas import Few, FewRecord, FewTelling, FewVersion, FunctionOutputs
+from penstock.gateway.stored_equality import is_equal_to_stored
 from penstock.gateway.versions.precedence import DOCUMENT, TOMBSTONE
 from penstock.gateway.versions.version_stamps import number_of, pair_of, plain_ts
 from penstock.gateway.versions.winners import CurrentVersion, decide_each
@@ -172,10 +172,8 @@ class FewForm:
     def _same_as_stored(self, reader: Reader, slot: int, record: FewRecord) -> bool:
         """Return True if a document equals the stored one of its key."""
         assert record.reading is not None, "it is a document"
-        if not record.reading.may_equal(self._node.memory.read(slot)):
-            return False
-        inner = unwrap(self._node.log.lines(reader, np.array([slot]))[0]).line
-        return inner is not None and same_document(record.line, inner)
+        log, memory = self._node.log, self._node.memory
+        return is_equal_to_stored(log, memory, reader, slot, record.reading, record.line)
 
     # -- batches for the columnar form
 

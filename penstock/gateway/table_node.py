@@ -32,9 +32,10 @@ from penstock.gateway.cold_keys import ColdKeyLoader
 from penstock.gateway.generation_scan import GenerationScan
 from penstock.gateway.intake.intake import REJECTED, IntakeReport, Records, TableBatch, take_in
 from penstock.gateway.lines.line_numbers import write_moved_lines
-from penstock.gateway.lines.stored_lines import absent_line, stamped_line, unwrap
+from penstock.gateway.lines.stored_lines import absent_line, stamped_line
 from penstock.gateway.patches import Patcher
 from penstock.gateway.small_batch import FewForm
+from penstock.gateway.stored_equality import equal_to_stored
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.versions.winners import Decision, StoredVersions, decide
@@ -149,14 +150,7 @@ class TableNode:
             return same_document(lines[int(docs[i])], lines[int(docs[j])])
 
         def same_as_stored(which: NDArray[np.int64]) -> NDArray[np.bool_]:
-            out = self._same_columns(records, which, slots[which])
-            at = out.nonzero()[0]
-            if at.size:
-                old = self.log.lines(reader, slots[which[at]])
-                for i, line in zip(at.tolist(), old, strict=True):
-                    inner = unwrap(line).line
-                    out[i] = inner is not None and same_document(lines[int(docs[which[i]])], inner)
-            return out
+            return equal_to_stored(self.log, self.memory, reader, records, which, slots[which])
 
         if records.void is None:
             return decide(slots, records.gone, records.stamps, stored, same, same_as_stored)
@@ -172,20 +166,6 @@ class TableNode:
         outcome = np.full(slots.size, Outcome.EQUAL, np.uint8)
         outcome[take] = part.outcome
         return Decision(outcome, take[part.winners], part.slots)
-
-    def _same_columns(self, records: Records, which: NDArray[np.int64], slots: Slots) -> NDArray[np.bool_]:
-        """Mark the records with the same field inputs as in memory. The other records differ from the stored ones."""
-        old = self.memory.take_fields(slots)
-        at = records.doc[which]
-        out = np.ones(which.size, bool)
-        for key, codes in records.columns.codes.items():
-            out &= codes[at] == old.codes[key]
-        for path, column in records.columns.inputs.items():
-            before = old.inputs[path]
-            out &= (column.lane[at] == before.lane) & (column.take(at).kinds() == before.kinds())
-        for where, kept in records.columns.where.items():
-            out &= kept[at] == old.where[where]
-        return out
 
     def _next(self, batch: TableBatch, records: Records, stored: StoredVersions, decision: Decision) -> WinningVersions:
         winners = decision.winners

@@ -21,14 +21,14 @@ BUGS = [
     ),
     Bug(
         "a redelivery is applied again",
-        "gateway.small_batch:FewForm._same_as_stored",
-        "return inner is not None and same_document(record.line, inner)",
+        "gateway.stored_equality:is_equal_to_stored",
+        "return inner is not None and same_document(line, inner)",
         "return False",
     ),
     Bug(
         "documents are equal where views read the same of them",
-        "gateway.small_batch:FewForm._same_as_stored",
-        "return inner is not None and same_document(record.line, inner)",
+        "gateway.stored_equality:is_equal_to_stored",
+        "return inner is not None and same_document(line, inner)",
         "return True",
     ),
     Bug("a tombstone is not looked at", "gateway.small_batch:FewForm._stored", "state & GONE", "state & 0"),
