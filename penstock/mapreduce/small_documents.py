@@ -16,7 +16,7 @@ from penstock.mapreduce.columns.group_codes import BAD, Groups, TupleGroups
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.view_node import ViewNode
-from penstock.views import Path, reach
+from penstock.views import FilteredField, Path, reach
 
 
 @dataclass(slots=True)
@@ -104,10 +104,19 @@ class FewFields:
     """The map of a field view over plain inputs."""
 
     def __init__(self, view: ViewNode, mapper: FieldMapper, plan: FieldPlan) -> None:
-        inputs = list(plan.inputs)
+        self._inputs = list(plan.inputs)
+        self._wheres = plan.wheres
         self._group = plan.groups.index(mapper.fields.key)
-        self._values = [inputs.index(mapper.inputs[field]) for field in view.reduce.fields]
-        self._numbers = [inputs.index(path) for path in mapper.numbers]
+        self._values = [
+            self._inputs.index(mapper.inputs[field]) for field in view.reduce.fields if field in mapper.inputs
+        ]
+        self._numbers = [self._inputs.index(path) for path in mapper.numbers]
+        self._filtered_numbers = list(mapper.filtered_numbers)
+        self._filtered = [
+            (i, mapper.filtered[field])
+            for i, field in enumerate(view.reduce.fields)
+            if field is not None and field not in mapper.inputs
+        ]
         self._where = None if mapper.fields.where is None else plan.wheres.index(mapper.fields.where)
 
     def kept(self, reading: DocumentFields) -> bool:
@@ -117,9 +126,22 @@ class FewFields:
     def bad(self, reading: DocumentFields) -> bool:
         """Return True if the view would hold the document, provided its condition keeps it."""
         values = reading.values
-        return reading.codes[self._group] == BAD or any(_kind(values[i]) is LaneKind.OTHER for i in self._numbers)
+        if reading.codes[self._group] == BAD or any(_kind(values[i]) is LaneKind.OTHER for i in self._numbers):
+            return True
+        return any(_kind(self._read(own, reading)) is LaneKind.OTHER for own in self._filtered_numbers)
 
     def contribution(self, reading: DocumentFields) -> tuple[int, tuple[Any, ...]]:
         """Return the contribution of the document."""
         values = reading.values
-        return reading.codes[self._group], tuple([values[i] for i in self._values])
+        own = [values[i] for i in self._values]
+        if not self._filtered:
+            return reading.codes[self._group], tuple(own)
+        for place, filtered in self._filtered:  # in ascending order of their places
+            own.insert(place, self._read(filtered, reading))
+        return reading.codes[self._group], tuple(own)
+
+    def _read(self, own: FilteredField, reading: DocumentFields) -> Any:
+        """Return a filtered field of the document."""
+        if own.where is not None and not reading.kept[self._wheres.index(own.where)]:
+            return None
+        return own.formed(None if own.field is None else reading.values[self._inputs.index(own.field)])

@@ -15,9 +15,28 @@ from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
 from penstock.views.app import App
-from penstock.views.code_fingerprint import fingerprint
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
-from penstock.views.definition_difference import (
+from penstock.views.condition_notation import condition_text
+from penstock.views.definition_names import nearest
+from penstock.views.definitions import BROKER, Merge, Source, Table, View
+from penstock.views.delivery_modes import DeliveryMode, ProductionName
+from penstock.views.document_paths import parse_path, reach
+from penstock.views.field_expressions import (
+    And,
+    Compare,
+    Field,
+    IsNull,
+    IsTrue,
+    Not,
+    Or,
+    Where,
+    as_where,
+    field,
+    where_from,
+)
+from penstock.views.filtered_fields import FieldForm, FilteredField, filtered_of, plain_fields, read_fields, under
+from penstock.views.fingerprints.code_fingerprint import fingerprint
+from penstock.views.fingerprints.definition_difference import (
     Changed,
     Kind,
     Migrated,
@@ -27,11 +46,7 @@ from penstock.views.definition_difference import (
     difference,
     stored_definition,
 )
-from penstock.views.definition_names import nearest
-from penstock.views.definitions import BROKER, Merge, Source, Table, View
-from penstock.views.delivery_modes import DeliveryMode, ProductionName
-from penstock.views.document_paths import parse_path, reach
-from penstock.views.field_expressions import And, Compare, Field, IsNull, IsTrue, Not, Or, Where, field, where_from
+from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
     TS,
     Accumulator,
@@ -78,7 +93,9 @@ __all__ = [
     "DeliveryMode",
     "Family",
     "Field",
+    "FieldForm",
     "FieldMap",
+    "FilteredField",
     "FunctionMap",
     "GroupTotals",
     "Ints",
@@ -120,19 +137,26 @@ __all__ = [
     "ViewReader",
     "Where",
     "app_from",
+    "as_where",
+    "condition_text",
     "difference",
     "family_of",
     "field",
     "field_map_from",
+    "fields_read",
+    "filtered_of",
     "fingerprint",
     "is_accumulator",
     "is_tree_cell",
     "is_value_cell",
     "nearest",
     "parse_path",
+    "plain_fields",
     "position_text",
     "reach",
+    "read_fields",
     "restating",
     "stored_definition",
+    "under",
     "where_from",
 ]

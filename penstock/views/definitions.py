@@ -15,7 +15,7 @@ from penstock.cache import DefinitionError
 from penstock.views.definition_names import called_view, check_flag, check_version
 from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
 from penstock.views.field_expressions import Field, Where
-from penstock.views.reducer_inputs import check_paths, check_stamps, check_values
+from penstock.views.reducer_inputs import check_conditions, check_paths, check_stamps, check_values
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (
     FieldMap,
@@ -243,6 +243,7 @@ class View(Source):
     def __post_init__(self) -> None:
         on_view = self.source if isinstance(self.source, View) else None
         check_stamps(self.name, self.reducers, self.source.name, isinstance(self.source, Table) and self.source.has_ts)
+        check_conditions(self.name, self.map.value if isinstance(self.map, FieldMap) else None, self.reducers)
         if isinstance(self.map, FieldMap):
             check_values(self.name, self.map, self.reducers)
             if on_view is not None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from penstock.cache import DefinitionError, key_text
 from penstock.views.definition_names import nearest
-from penstock.views.reducer_protocols import TS, Path, Reducer, is_tree_cell
+from penstock.views.filtered_fields import filtered_of, plain_fields
+from penstock.views.reducer_protocols import TS, Need, Path, Reducer, is_tree_cell
 from penstock.views.view_maps import FieldMap, ReduceFunction
 
 Reducers = Sequence[Reducer | ReduceFunction]
@@ -24,9 +25,27 @@ def fields_read(reducers: Reducers) -> Iterator[Path | None]:
             yield None
             continue
         for cell in reducer.cells:
-            yield cell.field
+            yield from plain_fields(cell.field)
             if is_tree_cell(cell):
                 yield from cell.beside
+
+
+def check_conditions(view: str, value: Path | None, reducers: Reducers) -> None:
+    """Raise DefinitionError if a condition of a reducer can't read a field, because the value itself is a number.
+
+    `value` is the path of a field view's value. If a reducer reads that value itself, it has no fields to compare.
+    """
+    cells = [cell for reducer in reducers if not isinstance(reducer, ReduceFunction) for cell in reducer.cells]
+    conditions = [own for cell in cells if (own := filtered_of(cell.field)) is not None and own.where is not None]
+    for cell in cells:
+        itself = None in plain_fields(cell.field)
+        numbers = cell.need is Need.NUMBER and filtered_of(cell.field) in conditions
+        if itself and ((conditions and value is not None) or numbers):
+            raise DefinitionError(
+                f"view {view!r} has a reducer with where=, which reads fields of the value, and a reducer of the value "
+                "itself; name the field in each reducer, such as ps.sum('amount', where=ps.field('paid')), and "
+                + ("leave value= out" if value is not None else "yield (group, a map of these fields)")
+            )
 
 
 def check_values(view: str, fields: FieldMap, reducers: Reducers) -> None:

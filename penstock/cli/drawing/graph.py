@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cli.json_values import dumps
-from penstock.views import App, FieldMap, Path, ReduceFunction, Reducer, Table, View, is_accumulator
+from penstock.views import App, FieldMap, Path, ReduceFunction, Reducer, Table, View, condition_text, is_accumulator
 
 Definition = Table | View
 
@@ -101,33 +101,18 @@ def condition(where: Mapping[str, Any]) -> str:
     >>> condition((~((ps.field("a") > 0) & (ps.field("b") == "x"))).describe())
     'not (a > 0 and b == "x")'
     """
-    form = where["is"]
-    if form in ("and", "or"):
-        parts = [
-            f"({condition(part)})" if part["is"] in ("and", "or") and part["is"] != form else condition(part)
-            for part in (where["left"], where["right"])
-        ]
-        return f" {form} ".join(parts)
-    if form == "not":
-        inner = where["inner"]
-        if inner["is"] == "null":
-            return f"{'.'.join(inner['path'])} != null"
-        return f"not ({condition(inner)})" if inner["is"] != "true" else f"not {condition(inner)}"
-    path = ".".join(where["path"])
-    if form == "null":
-        return f"{path} == null"
-    if form == "true":
-        return path
-    value = where["value"]
-    return f"{path} {form} {value[1] if isinstance(value, list) else dumps(value)}"
+    return condition_text(where, dumps)
 
 
 def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
     about = reducer.describe()
     if isinstance(reducer, ReduceFunction):
         return f"function {about['function']}"
-    reads = ".".join((*(value or ()), *(reducer.field or ()))) if reducer.cells or reducer.field else ""
+    counts = about["reducer"] == "count" and reducer.field is None
+    reads = "" if counts else ".".join((*(value or ()), *(reducer.field or ())))
     more = [f"{name}={_argument(about[name])}" for name in ("n", "by", "shares") if about.get(name) is not None]
+    where: Any = about.get("where")
+    more += [] if where is None else [f"where {condition(where)}"]
     return f"{about.get('reducer', 'group')}({', '.join(filter(None, [reads, *more]))})"
 
 

@@ -18,7 +18,7 @@ from penstock.mapreduce import (
     Pairs,
     ViewNode,
 )
-from penstock.views import FieldMap, Path, reach
+from penstock.views import FieldMap, FilteredField, reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def document_facts(views: Sequence[ViewNode], reader: Reader, table: TableReader
 def emissions_text(view: ViewNode, pairs: Pairs) -> tuple[tuple[Any, Any], ...]:
     """Return remembered contributions with decoded groups."""
     fields = isinstance(view.view.map, FieldMap)
-    return tuple((decode_key(group), _shaped(_paths(view), value) if fields else value) for group, value in pairs)
+    return tuple((decode_key(group), _shaped(_reads(view), value) if fields else value) for group, value in pairs)
 
 
 def _by_fields(view: ViewNode, mapper: FieldMapper, document: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
@@ -80,18 +80,22 @@ def _by_fields(view: ViewNode, mapper: FieldMapper, document: dict[str, Any]) ->
         return ()
     parts = tuple(reach(document, path) for path in fields.key.paths)
     group = normal_key(parts[0] if fields.key.single else parts)
-    paths = _paths(view)
-    return ((group, _shaped(paths, [reach(document, path) for path in paths])),)
+    reads = _reads(view)
+    return ((group, _shaped(reads, [own.of(document) for own in reads])),)
 
 
-def _paths(view: ViewNode) -> list[Path]:
-    """Return the document paths that a field view's cells read, in the order of the values in held rows."""
-    assert isinstance(view.view.map, FieldMap), "asked of field views"
-    return [view.view.map.path_of(field) or () for field in view.reduce.fields]
+def _reads(view: ViewNode) -> list[FilteredField]:
+    """Return the fields of the document that a field view's cells read, in the order of the values in held rows."""
+    mapper = view.mapper
+    assert isinstance(mapper, FieldMapper), "asked of field views"
+    return [
+        FilteredField(mapper.inputs[field], None) if field in mapper.inputs else mapper.filtered[field or ()]
+        for field in view.reduce.fields
+    ]
 
 
-def _shaped(paths: Sequence[Path], values: Sequence[Any]) -> Any:
-    """Return the values that cells read: none, the only one, or each by its path."""
+def _shaped(reads: Sequence[FilteredField], values: Sequence[Any]) -> Any:
+    """Return the values that cells read: none, the only one, or each by its path and condition."""
     if len(values) < 2:
         return values[0] if values else None
-    return {".".join(path): value for path, value in zip(paths, values, strict=True)}
+    return {str(own): value for own, value in zip(reads, values, strict=True)}

@@ -19,7 +19,7 @@ from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
-from penstock.views import Accumulator, State, reach
+from penstock.views import Accumulator, State, read_fields
 
 if TYPE_CHECKING:
     from penstock.mapreduce.fold.accumulators import Accumulators
@@ -31,7 +31,11 @@ Moved = Callable[[State, Any, int], State]
 
 def of_yielded(pairs: Yielded, fields: Sequence[Field]) -> FewContributions:
     """Return the contributions of a function's output."""
-    return [(code, tuple([value if f is None else reach(value, f) for f in fields])) for code, value in pairs]
+    if not fields:
+        return [(code, ()) for code, _ in pairs]
+    values = [value for _, value in pairs]
+    rows = zip(*(values if f is None else read_fields(values, f) for f in fields), strict=True)
+    return [(code, row) for (code, _), row in zip(pairs, rows, strict=True)]
 
 
 def in_columns(side: FewContributions, fields: Sequence[Field]) -> Contributions:

@@ -24,7 +24,7 @@ from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack,
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Codes, Groups, local_codes
 from penstock.mapreduce.columns.items import SourceKeys, listed_sources
-from penstock.views import Path, reach
+from penstock.views import Path, read_fields
 
 Field = Path | None
 Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
@@ -214,7 +214,7 @@ class Emissions:
         whole = Column.nulls(int(self.code.size)) if self.values is None else self.values
         out: dict[Field, Column] = {}
         for path in fields:
-            out[path] = whole if path is None else Column.of([reach(value, path) for value in whole.values()])
+            out[path] = whole if path is None else Column.of(read_fields(whole.values(), path))
         return out
 
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from penstock.cache import KeyKind, KeyTooLong, bounds, encode_key, value_text
 from penstock.mapreduce.columns.column import Column, LaneKind
+from penstock.mapreduce.columns.filtered_column import filtered_column
 from penstock.mapreduce.columns.group_codes import BAD, Codes
 from penstock.mapreduce.maps.contribution_deltas import DocumentContributions
 from penstock.mapreduce.maps.emissions import Contributions
-from penstock.mapreduce.maps.field_plan import cell_fields, value_fields
+from penstock.mapreduce.maps.field_plan import cell_fields, filtered_reads, keeps_contributions, value_fields
 from penstock.mapreduce.maps.function_map import Hold
 from penstock.mapreduce.reducers.from_contributions import resolved
-from penstock.views import FieldMap, Key, Need, Path, View, Where, reach
+from penstock.views import FieldMap, FilteredField, Key, Need, Path, View, Where, is_accumulator, reach
 
 Mask = NDArray[np.bool_]
 
@@ -52,14 +53,25 @@ class FieldMapper:
         self.fields = fields
         self.inputs: dict[Path | None, Path] = {}  # by the field that is read of a value
         self.numbers: dict[Path, None] = {}
+        self.filtered: dict[Path, FilteredField] = {}  # by the filtered field that contributions carry
+        self.filtered_numbers: dict[FilteredField, None] = {}
         for field in value_fields(view):
             path = fields.path_of(field)
             assert path is not None, "checked when the view was defined"
             self.inputs[field] = path
+        filtered, kept = filtered_reads(view, fields), keeps_contributions(view)
         for reducer in resolved(view.reducers):
             for cell in reducer.cells:
-                if cell.need is Need.NUMBER:
-                    self.numbers.update((self.inputs[field], None) for field in cell_fields(cell))
+                for field in cell_fields(cell):
+                    own = None if field is None else filtered.get(field)
+                    if field is None or own is None:
+                        if cell.need is Need.NUMBER:
+                            self.numbers[self.inputs[field]] = None
+                        continue
+                    if is_accumulator(cell) or not kept:  # other cells read kept fields
+                        self.filtered[field] = own
+                    if cell.need is Need.NUMBER:
+                        self.filtered_numbers[own] = None
 
     def selected(self, columns: FieldColumns) -> Mask | None:
         """Mark the documents that the condition keeps; None: all."""
@@ -75,7 +87,21 @@ class FieldMapper:
             kind = columns.inputs[path].kind
             if kind is not None and np.count_nonzero(kind == LaneKind.OTHER):
                 bad = (kind == LaneKind.OTHER) if bad is None else bad | (kind == LaneKind.OTHER)
+        for own in self.filtered_numbers:
+            kind = self._read(own, columns, None).kind
+            if kind is not None and np.count_nonzero(kind == LaneKind.OTHER):
+                bad = (kind == LaneKind.OTHER) if bad is None else bad | (kind == LaneKind.OTHER)
         return bad
+
+    @staticmethod
+    def _read(own: FilteredField, columns: FieldColumns, at: NDArray[Any] | None) -> Column:
+        """Return a filtered field of the documents at these indexes (None: all)."""
+        base = None if own.field is None else columns.inputs[own.field]
+        kept = None if own.where is None else columns.where[own.where]
+        n = len(next(iter(columns.codes.values()))) if at is None else int(at.size)
+        if at is not None:
+            base, kept = None if base is None else base.take(at), None if kept is None else kept[at]
+        return filtered_column(own, base, kept, n)
 
     def mapped(
         self, columns: FieldColumns, at: NDArray[Any] | None, documents: NDArray[np.int64]
@@ -110,7 +136,11 @@ class FieldMapper:
         code = columns.codes[self.fields.key]
         inputs = {f: columns.inputs[path] for f, path in self.inputs.items()}
         out = Contributions(code.astype(np.int32, copy=False), inputs)
-        return out if at is None else out.take(at)
+        if at is not None:
+            out = out.take(at)
+        for field, own in self.filtered.items():
+            out.inputs[field] = self._read(own, columns, at)
+        return out
 
     def hold(self, document: Any) -> Hold:
         """Return the reason why the view cannot accept this document."""
@@ -120,11 +150,12 @@ class FieldMapper:
                 encode_key(group)
             except (KeyKind, KeyTooLong) as error:
                 return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
-        for path in self.numbers:
-            value = reach(document, path)
-            if Column.of([value]).kinds()[0] == LaneKind.OTHER:
+        for own in (*(FilteredField(path, None) for path in self.numbers), *self.filtered_numbers):
+            if Column.of([own.of(document)]).kinds()[0] == LaneKind.OTHER:
+                path = own.field or ()
                 return Hold(
-                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds {value_text(value)}; "
+                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds "
+                    f"{value_text(reach(document, path))}; "
                     "put the document again with an int, a float, a Decimal or null there"
                 )
         whole = tuple(reach(document, path) for path in self.fields.key.paths)

@@ -14,7 +14,24 @@ import numpy as np
 
 from penstock.mapreduce.columns.group_codes import Codes, Groups, TupleGroups
 from penstock.mapreduce.reducers.from_contributions import resolved
-from penstock.views import TS, Cell, FieldMap, FunctionMap, Key, Need, Path, View, Where, is_accumulator, is_tree_cell
+from penstock.views import (
+    TS,
+    Cell,
+    FieldForm,
+    FieldMap,
+    FilteredField,
+    FunctionMap,
+    Key,
+    Need,
+    Path,
+    View,
+    Where,
+    filtered_of,
+    is_accumulator,
+    is_tree_cell,
+    plain_fields,
+    under,
+)
 
 _KNOWN = 256
 """The number of views with cached needs. Each opening uses the same view objects, and they never change."""
@@ -52,6 +69,7 @@ def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> FieldPlan:
         groups[view.map.key] = None
         if view.map.where is not None:
             wheres[view.map.where] = None
+        wheres.update((own.where, None) for own in filtered_reads(view, view.map).values() if own.where is not None)
         for path, keep in field_inputs(view, view.map).items():
             inputs[path] = inputs.get(path, False) or keep
     group_paths = tuple(dict.fromkeys(path for group in groups for path in group.paths))
@@ -76,12 +94,36 @@ def keeps_contributions(view: View) -> bool:
 
 @lru_cache(maxsize=_KNOWN)
 def value_fields(view: View) -> tuple[Path | None, ...]:
-    """Return the fields of values that cells read, and None (the whole value) if contributions keep values."""
-    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
-    fields = dict.fromkeys(field for cell in cells for field in cell_fields(cell))
-    if isinstance(view.map, FieldMap) and view.map.value is not None and keeps_contributions(view):
+    """Return the plain fields of values that contributions carry, and None (the whole value) if they keep values.
+
+    Kept contributions carry all plain fields of filtered ones. Others carry the filtered fields alone.
+    """
+    fields: dict[Path | None, None] = {}
+    kept = keeps_contributions(view)
+    for field in _all_fields(view):
+        if kept or filtered_of(field) is None:
+            fields.update(dict.fromkeys(plain_fields(field)))
+    if isinstance(view.map, FieldMap) and view.map.value is not None and kept:
         fields[None] = None
     return tuple(fields)
+
+
+def _all_fields(view: View) -> dict[Path | None, None]:
+    """Return all fields that cells read, plain and filtered ones."""
+    cells = [cell for reducer in resolved(view.reducers) for cell in reducer.cells]
+    return dict.fromkeys(field for cell in cells for field in cell_fields(cell))
+
+
+def filtered_reads(view: View, fields: FieldMap) -> dict[Path, FilteredField]:
+    """Return the filtered fields that cells of a field view read, each as a filtered field of the document."""
+    out: dict[Path, FilteredField] = {}
+    for field in _all_fields(view):
+        own = filtered_of(field)
+        if field is None or own is None:
+            continue
+        path = None if own.reads_nothing else fields.path_of(own.field)
+        out[field] = FilteredField(path, None if own.where is None else under(own.where, fields.value or ()), own.form)
+    return out
 
 
 def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
@@ -94,6 +136,9 @@ def field_inputs(view: View, fields: FieldMap) -> dict[Path, bool]:
         path = fields.path_of(field)
         assert path is not None, "checked when the view was defined"
         out[path] = out.get(path, False) or kept or field in wants
+    for field, own in filtered_reads(view, fields).items():
+        if own.field is not None:
+            out[own.field] = out.get(own.field, False) or kept or field in wants or own.form is not FieldForm.VALUE
     return out
 
 

@@ -36,7 +36,7 @@ from penstock.cache import (
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.maps.emissions import Emissions, sorted_pairs
-from penstock.views import Cell, Need, Row, reach
+from penstock.views import Cell, Need, Row, filtered_of, read_fields
 
 BLOCK = 512
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -171,9 +171,11 @@ class FunctionMapper:
                 group, value = item, None
             encode_key(group)
             for field in self._numbers:
-                found = value if field is None else reach(value, field)
+                found = read_fields([value], field)[0]
                 if not _is_number(found):
-                    what = "its value" if field is None else repr(".".join(field))
+                    own = filtered_of(field)
+                    plain = field if own is None else own.field
+                    what = "its value" if plain is None else repr(".".join(plain))
                     raise DefinitionError(
                         f"view {self.name!r} yielded {value_text(found)} where a reducer reads {what} as a number; "
                         "yield an int, a float, a Decimal or None"

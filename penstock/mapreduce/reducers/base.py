@@ -5,6 +5,7 @@ A reducer is a plain description: frozen, comparable, and rebuilt from `describe
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,20 @@ from penstock.views import (
     TS,
     Accumulator,
     Cell,
+    Field,
+    FilteredField,
     GroupTotals,
     Need,
     Path,
     State,
     ValueCell,
+    Where,
+    as_where,
     is_accumulator,
     is_tree_cell,
     is_value_cell,
     parse_path,
-    reach,
+    read_fields,
 )
 
 
@@ -37,6 +42,7 @@ class BaseReducer(ABC):
 
     name: ClassVar[str]
     field: Path | None
+    where: Where | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -55,7 +61,13 @@ class BaseReducer(ABC):
 
     def describe(self) -> dict[str, object]:
         """The reducer as plain data, for `reducer_from`."""
-        return {"reducer": self.name, "field": None if self.field is None else list(self.field)}
+        out: dict[str, object] = {"reducer": self.name, "field": None if self.field is None else list(self.field)}
+        return out if self.where is None else {**out, "where": self.where.describe()}
+
+    @property
+    def reads(self) -> Path | None:
+        """Return the field that cells read, which is null where the condition is false."""
+        return self.field if self.where is None else FilteredField(self.field, self.where).path
 
     def over(self, values: Iterable[object]) -> Any:
         """Return the result over these values, or over this reducer's field of these documents.
@@ -73,7 +85,7 @@ class BaseReducer(ABC):
         column = node.column(cell.field)
         if cell.need is Need.NUMBER and column.kind is not None and (column.kind == LaneKind.OTHER).any():
             wrong = column.objs[int(np.argmax(column.kind == LaneKind.OTHER))]
-            raise ValueKind(wrong, ".".join(cell.field or ()), f"{self.name} takes int, float and Decimal")
+            raise ValueKind(wrong, ".".join(self.field or ()), f"{self.name} takes int, float and Decimal")
         if is_accumulator(cell):
             return _accumulated(cell, column)
         if is_value_cell(cell):
@@ -100,7 +112,7 @@ class _Node:
     def column(self, field: Path | None) -> Column:
         if field == TS:
             return Column.nulls(self.n)
-        return Column.of(self._values if field is None else [reach(value, field) for value in self._values])
+        return Column.of(read_fields(self._values, field))
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
         return [(encode_key(i), 0) for i in at.tolist()]
@@ -123,6 +135,15 @@ def _answered(cell: ValueCell, column: Column) -> list[Any] | None:
     found.sort(key=lambda entry: (entry[0], cell.sort_key(entry[1])))
     places = cell.asked(len(found))
     return cell.answer(len(found), len(set(found)), [found[place][1] for place in places])
+
+
+Condition = str | Where | Field
+"""A condition of a reducer: a path whose field must be true, or an expression."""
+
+
+def where_of(where: Condition | None) -> Where | None:
+    """Return the condition under which a reducer reads values."""
+    return None if where is None else as_where(where)
 
 
 def field_of(f: str | None, reducer: str) -> Path | None:

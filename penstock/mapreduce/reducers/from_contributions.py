@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from penstock.cache import DefinitionError, key_text, repr_by_fields
-from penstock.mapreduce.reducers.base import BaseReducer, field_of
+from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, where_of
 from penstock.mapreduce.reducers.distinct_quantiles import DistinctCell, QuantilesCell
 from penstock.mapreduce.reducers.extremes import Extreme, Ranking
 from penstock.mapreduce.reducers.first_last import Choice, Collected
@@ -40,7 +40,7 @@ class Max(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the value."""
-        return (Extreme(self.field, self.greatest),)
+        return (Extreme(self.reads, self.greatest),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
         """Return the value."""
@@ -67,7 +67,7 @@ class Top(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the ranked list."""
-        return (Ranking(self.field, self.n, self.greatest),)
+        return (Ranking(self.reads, self.n, self.greatest),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -97,7 +97,7 @@ class Collect(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the values with their sources."""
-        return (Collected(self.field, self.n),)
+        return (Collected(self.reads, self.n),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -119,7 +119,7 @@ class Last(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the value with its order and source."""
-        return (Choice(self.field, self.by or TS, self.last),)
+        return (Choice(self.reads, self.by or TS, self.last),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -154,7 +154,7 @@ class Monoid(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the user's accumulator."""
-        return (UserMonoid(self.field, self.functions),)
+        return (UserMonoid(self.reads, self.functions),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
         """Return the output of the user's `result` for the last accumulator."""
@@ -194,7 +194,7 @@ class Distinct(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the values, with equal ones as one entry."""
-        return (DistinctCell(self.field),)
+        return (DistinctCell(self.reads),)
 
     def result(self, n: int, states: Sequence[State]) -> int:
         """Return the count."""
@@ -211,7 +211,7 @@ class Quantiles(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the numbers in order."""
-        return (QuantilesCell(self.field, self.shares),)
+        return (QuantilesCell(self.reads, self.shares),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -223,57 +223,57 @@ class Quantiles(BaseReducer):
         return None if numbers is None else list(numbers)
 
 
-def max(f: str | None = None) -> Max:
+def max(f: str | None = None, *, where: Condition | None = None) -> Max:
     """Compute the greatest value, of any kind, in the order of groups: null < false < true < numbers < text < …
 
     >>> import penstock as ps
     >>> ps.max().over([3, 10.5, None, 7]), ps.max("name").over([{"name": "Sue"}, {"name": "Joe"}])
     (10.5, 'Sue')
     """
-    return Max(field_of(f, "max"))
+    return Max(field_of(f, "max"), where=where_of(where))
 
 
-def min(f: str | None = None) -> Min:
+def min(f: str | None = None, *, where: Condition | None = None) -> Min:
     """Compute the least value, of any kind, in the order of groups. Nulls are skipped.
 
     >>> import penstock as ps
     >>> ps.min().over([3, None, "x"]), ps.min("age").over([{}])
     (3, None)
     """
-    return Min(field_of(f, "min"))
+    return Min(field_of(f, "min"), where=where_of(where))
 
 
-def top(n: int, f: str | None = None) -> Top:
+def top(n: int, f: str | None = None, *, where: Condition | None = None) -> Top:
     """Compute the n greatest values, greatest first. Equal values count separately.
 
     >>> import penstock as ps
     >>> ps.top(3).over([1, 8, 8, None, 5])
     [8, 8, 5]
     """
-    return Top(field_of(f, "top"), _number(n, "top"))
+    return Top(field_of(f, "top"), _number(n, "top"), where=where_of(where))
 
 
-def bottom(n: int, f: str | None = None) -> Bottom:
+def bottom(n: int, f: str | None = None, *, where: Condition | None = None) -> Bottom:
     """Compute the n least values, least first. Equal values count separately.
 
     >>> import penstock as ps
     >>> ps.bottom(2, "age").over([{"age": 30}, {"age": 7}, {}, {"age": 12.5}])
     [7, 12.5]
     """
-    return Bottom(field_of(f, "bottom"), _number(n, "bottom"))
+    return Bottom(field_of(f, "bottom"), _number(n, "bottom"), where=where_of(where))
 
 
-def collect(n: int, f: str | None = None) -> Collect:
+def collect(n: int, f: str | None = None, *, where: Condition | None = None) -> Collect:
     """Collect the values of the first n sources, ordered by document key and then by rank within the document.
 
     >>> import penstock as ps
     >>> ps.collect(2).over(["c", None, "a", "b"])
     ['c', 'a']
     """
-    return Collect(field_of(f, "collect"), _number(n, "collect"))
+    return Collect(field_of(f, "collect"), _number(n, "collect"), where=where_of(where))
 
 
-def first(f: str | None = None, by: str | None = None) -> First:
+def first(f: str | None = None, by: str | None = None, *, where: Condition | None = None) -> First:
     """Choose the value with the least ts, or with the least `by` if given. Ties go to the first source.
 
     `by` and `f` are fields of the same value. Null sorts before everything.
@@ -282,10 +282,10 @@ def first(f: str | None = None, by: str | None = None) -> First:
     >>> ps.first("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"at": 1}])
     'Sue'
     """
-    return First(field_of(f, "first"), _by(by, "first"))
+    return First(field_of(f, "first"), _by(by, "first"), where=where_of(where))
 
 
-def last(f: str | None = None, by: str | None = None) -> Last:
+def last(f: str | None = None, by: str | None = None, *, where: Condition | None = None) -> Last:
     """Choose the value with the greatest ts, or with the greatest `by` if given. Ties go to the last source.
 
     `by` and `f` are fields of the same value. Null sorts before everything.
@@ -294,10 +294,10 @@ def last(f: str | None = None, by: str | None = None) -> Last:
     >>> ps.last("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"name": "Bob", "at": 5}])
     'Bob'
     """
-    return Last(field_of(f, "last"), _by(by, "last"))
+    return Last(field_of(f, "last"), _by(by, "last"), where=where_of(where))
 
 
-def monoid(m: object, f: str | None = None) -> Monoid:
+def monoid(m: object, f: str | None = None, *, where: Condition | None = None) -> Monoid:
     """Fold values by your own monoid, whose accumulator supports merge.
 
     `m` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, and may have `result(a)`.
@@ -314,20 +314,20 @@ def monoid(m: object, f: str | None = None) -> Monoid:
     >>> ps.monoid(Longest(), "name").over([{"name": "Sue"}, {"name": "Annabel"}, {}])
     'ANNABEL'
     """
-    return Monoid(field_of(f, "monoid"), MonoidFunctions(m))
+    return Monoid(field_of(f, "monoid"), MonoidFunctions(m), where=where_of(where))
 
 
-def distinct(f: str | None = None) -> Distinct:
+def distinct(f: str | None = None, *, where: Condition | None = None) -> Distinct:
     """Count distinct values exactly: 1 and 1.0 count as one, true counts separately, and nulls are skipped.
 
     >>> import penstock as ps
     >>> ps.distinct().over([1, 1.0, True, "1", None]), ps.distinct("city").over([{}])
     (3, 0)
     """
-    return Distinct(field_of(f, "distinct"))
+    return Distinct(field_of(f, "distinct"), where=where_of(where))
 
 
-def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
+def quantiles(qs: Iterable[Share], f: str | None = None, *, where: Condition | None = None) -> Quantiles:
     """Compute exact quantiles of the numbers at these shares: 0 is the least number, 1 the greatest.
 
     Each quantile is the least stored number with this share of all numbers at or before it. A float share is taken as
@@ -344,7 +344,7 @@ def quantiles(qs: Iterable[Share], f: str | None = None) -> Quantiles:
     shares = tuple(_share(q) for q in qs)
     if not shares:
         raise DefinitionError("quantiles() has no shares; give at least one number from 0 to 1, such as [0.5]")
-    return Quantiles(field_of(f, "quantiles"), shares)
+    return Quantiles(field_of(f, "quantiles"), shares, where=where_of(where))
 
 
 def resolved(reducers: Iterable[Reducer | ReduceFunction]) -> tuple[Reducer, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 
 from penstock.cache import DefinitionError, ValueKind, key_text, normalise, repr_by_fields
 from penstock.mapreduce.columns.column import Ints
-from penstock.mapreduce.reducers.base import BaseReducer, field_of
+from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, where_of
 from penstock.mapreduce.reducers.counts import Bins, Number, Present
 from penstock.mapreduce.reducers.from_contributions import TREE_MAKERS
 from penstock.mapreduce.reducers.rounding import decimal_of, root_decimal, root_float, to_decimal, to_float
 from penstock.mapreduce.reducers.sums import Exact, Moments
 from penstock.mapreduce.reducers.user_group import Functions, UserGroup
-from penstock.views import Cell, Path, State
+from penstock.views import Cell, FieldForm, FilteredField, Path, State, where_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,17 @@ class Count(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return no cell for `count()`: a group's row has the number of contributions."""
-        return () if self.field is None else (Present(self.field),)
+        if self.field is None and self.where is not None:
+            return (Present(FilteredField(None, self.where, FieldForm.ONE).path),)
+        return () if self.field is None else (Present(self.reads),)
 
     def result(self, n: int, states: Sequence[State]) -> int:
         """Return the count."""
-        return n if self.field is None else states[0][0][0]
+        return states[0][0][0] if states else n
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
         """Return the counts."""
-        counts: list[Any] = (n if self.field is None else lanes[0][:, 0]).tolist()
+        counts: list[Any] = (lanes[0][:, 0] if lanes else n).tolist()
         return counts
 
 
@@ -55,7 +57,7 @@ class Sum(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of totals of the first power."""
-        return (Moments(self.field, 1),)
+        return (Moments(self.reads, 1),)
 
     def result(self, n: int, states: Sequence[State]) -> int | float | Decimal | None:
         """Return an int over ints, a Decimal over ints and Decimals, else a float, rounded once."""
@@ -90,7 +92,7 @@ class Mean(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of totals of the first power."""
-        return (Moments(self.field, 1),)
+        return (Moments(self.reads, 1),)
 
     def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
         """Return a float, or 28 digits over Decimals without floats."""
@@ -113,7 +115,7 @@ class Variance(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of totals up to the second power."""
-        return (Moments(self.field, 2),)
+        return (Moments(self.reads, 2),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -153,7 +155,7 @@ class Histogram(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell with one count per bin."""
-        return (Bins(self.field, self.edges),)
+        return (Bins(self.reads, self.edges),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
@@ -179,7 +181,7 @@ class Group(BaseReducer):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the user's accumulator."""
-        return (UserGroup(self.field, self.functions),)
+        return (UserGroup(self.reads, self.functions),)
 
     def result(self, n: int, states: Sequence[State]) -> Any:
         """Return the output of the user's `result` for the last accumulator."""
@@ -187,17 +189,21 @@ class Group(BaseReducer):
         return None if spill is None else spill[1]
 
 
-def count(f: str | None = None) -> Count:
-    """Count contributions. `count("f")` counts those whose `f` is not null.
+def count(f: str | None = None, *, where: Condition | None = None) -> Count:
+    """Count contributions. `count("f")` counts those whose `f` is not null, and `where` those that a condition keeps.
+
+    Every reducer takes `where`, a condition on the value. It skips the values that the condition leaves out.
 
     >>> import penstock as ps
+    >>> ps.count(where=ps.field("n") > 1).over([{"n": 1}, {"n": 2}])
+    1
     >>> ps.count().over([5, None]), ps.count("paid").over([{"paid": True}, {"paid": None}])
     (2, 1)
     """
-    return Count(field_of(f, "count"))
+    return Count(field_of(f, "count"), where=where_of(where))
 
 
-def sum(f: str | None = None) -> Sum:
+def sum(f: str | None = None, *, where: Condition | None = None) -> Sum:
     """Add numbers exactly: an int over ints, a Decimal over ints and Decimals, else a float, rounded once.
 
     A float sum equals `math.fsum` over the current values, in any order and after any retraction. A NaN, or both
@@ -207,10 +213,10 @@ def sum(f: str | None = None) -> Sum:
     >>> ps.sum().over([0.1] * 10), ps.sum("amount").over([{"amount": 1 << 64}, {"amount": None}])
     (1.0, 18446744073709551616)
     """
-    return Sum(field_of(f, "sum"))
+    return Sum(field_of(f, "sum"), where=where_of(where))
 
 
-def mean(f: str | None = None) -> Mean:
+def mean(f: str | None = None, *, where: Condition | None = None) -> Mean:
     """Compute the mean of numbers: exact, then rounded once to a float, or to 28 digits over Decimals without floats.
 
     >>> import penstock as ps
@@ -218,30 +224,30 @@ def mean(f: str | None = None) -> Mean:
     >>> ps.mean().over([1, 2]), ps.mean().over([Decimal("0.10"), Decimal("0.30")]), ps.mean().over([])
     (1.5, Decimal('0.2'), None)
     """
-    return Mean(field_of(f, "mean"))
+    return Mean(field_of(f, "mean"), where=where_of(where))
 
 
-def variance(f: str | None = None, ddof: int = 1) -> Variance:
+def variance(f: str | None = None, ddof: int = 1, *, where: Condition | None = None) -> Variance:
     """Compute the variance of numbers: exact, then rounded once. The result is None for `ddof` values or fewer.
 
     >>> import penstock as ps
     >>> ps.variance().over([1e9 + 1, 1e9 + 2, 1e9 + 4]), ps.variance(ddof=0).over([7]), ps.variance().over([7])
     (2.3333333333333335, 0.0, None)
     """
-    return Variance(field_of(f, "variance"), _ddof(ddof, "variance"))
+    return Variance(field_of(f, "variance"), _ddof(ddof, "variance"), where=where_of(where))
 
 
-def stddev(f: str | None = None, ddof: int = 1) -> Stddev:
+def stddev(f: str | None = None, ddof: int = 1, *, where: Condition | None = None) -> Stddev:
     """Compute the standard deviation of numbers: the root of the exact variance, rounded once.
 
     >>> import penstock as ps
     >>> ps.stddev().over([1, 2, 3, 4]), ps.stddev(ddof=0).over([1, 3])
     (1.2909944487358056, 1.0)
     """
-    return Stddev(field_of(f, "stddev"), _ddof(ddof, "stddev"))
+    return Stddev(field_of(f, "stddev"), _ddof(ddof, "stddev"), where=where_of(where))
 
 
-def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
+def histogram(edges: Sequence[Number], f: str | None = None, *, where: Condition | None = None) -> Histogram:
     """Count numbers by bin: below the first edge, from each edge up to the next, and from the last edge on.
 
     >>> import penstock as ps
@@ -260,10 +266,10 @@ def histogram(edges: Sequence[Number], f: str | None = None) -> Histogram:
             raise DefinitionError(
                 f"the edges of a histogram must ascend, but {key_text(high)} follows {key_text(low)}; sort them"
             )
-    return Histogram(field_of(f, "histogram"), checked)
+    return Histogram(field_of(f, "histogram"), checked, where=where_of(where))
 
 
-def group(g: object, f: str | None = None) -> Group:
+def group(g: object, f: str | None = None, *, where: Condition | None = None) -> Group:
     """Fold values by your own invertible reducer, whose accumulator supports merge and unmerge.
 
     `g` has `zero` (a value, or a function without arguments), `lift(value)`, `merge(a, b)`, `unmerge(a, b)`, and may
@@ -279,7 +285,7 @@ def group(g: object, f: str | None = None) -> Group:
     >>> ps.group(Product()).over([2, 3, 7])
     42
     """
-    return Group(field_of(f, "group"), Functions(g))
+    return Group(field_of(f, "group"), Functions(g), where=where_of(where))
 
 
 def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
@@ -294,8 +300,9 @@ def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
         raise DefinitionError(
             f"unknown reducer {description['reducer']!r}; open this store with the version of penstock that wrote it"
         )
-    field = description["field"]
-    return make(None if field is None else tuple(field), description)
+    field, where = description["field"], description.get("where")
+    made = make(None if field is None else tuple(field), description)
+    return made if where is None else replace(made, where=where_from(where))
 
 
 _MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.filtered_column import read_column
 from penstock.mapreduce.columns.items import Ints, Items, Mask
 from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.maps.emissions import Contributions
@@ -23,7 +24,7 @@ from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_log import last_of_each
 from penstock.mapreduce.trees.batch_items import Side
 from penstock.mapreduce.trees.tree_rows import TreeBatch
-from penstock.views import TreeCell, Values, is_tree_cell
+from penstock.views import TreeCell, Values, is_tree_cell, plain_fields
 
 MOST = 1 << 16
 """Limit of deferred items; at the limit all are applied. A batch with more than half of it defers none."""
@@ -91,7 +92,12 @@ def _stepped(cell: TreeCell, i: int, batch: TreeBatch, plus: Side, minus: Side) 
 
 def _input(side: Contributions, cell: TreeCell) -> Values | None:
     """Return the values that a cell folds, or None if they are part of a whole value."""
-    return side.inputs.get(cell.field) if side.n else Column(np.zeros(0, np.int64))
+    if not side.n:
+        return Column(np.zeros(0, np.int64))
+    inputs = side.inputs
+    if cell.field in inputs or not all(plain in inputs for plain in plain_fields(cell.field)):
+        return inputs.get(cell.field)
+    return read_column(cell.field, inputs, inputs.__getitem__, side.n)
 
 
 class DeferredItems:

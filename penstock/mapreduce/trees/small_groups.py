@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.cache import Reader, encode_key, mix_one
 from penstock.mapreduce.columns.column import Column, LaneKind, lane_of
+from penstock.mapreduce.columns.filtered_column import read_column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Ints, Items
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
@@ -30,7 +31,7 @@ from penstock.mapreduce.trees.batch_items import items_of
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
 from penstock.mapreduce.trees.tree_rows import CellStates, ChangedRows, TreeBatch, TreeRows, answers_of
 from penstock.mapreduce.tries.value_trie import Settled, ValueTree
-from penstock.views import Path, State, TreeCell, is_accumulator, is_tree_cell, reach
+from penstock.views import Path, State, TreeCell, is_accumulator, is_tree_cell
 
 Field = Path | None
 Item = tuple[int, int, bytes | None, int, tuple[Any, ...]]
@@ -272,9 +273,7 @@ class _SmallLeaves:
         if field in self._fields:
             i = self._fields.index(field)
             return [item[4][i] for item in self._items]
-        assert field is not None, "what has no field is kept whole"
-        i = self._fields.index(None)
-        return [reach(item[4][i], field) for item in self._items]
+        return read_column(field, self._fields, self.column, len(self._items)).values()
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:
         """Return the sources of the contributions at these indexes."""

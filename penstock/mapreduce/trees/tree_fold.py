@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import Reader, StoreDamaged, Writer
-from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.filtered_column import read_column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, Mask, SourceKeys, merge, of_named, ranked
 from penstock.mapreduce.fold.row_format import RowCodec
@@ -35,7 +35,7 @@ from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS, TreeNodes, no
 from penstock.mapreduce.trees.tree_change import Depths, TreeChange
 from penstock.mapreduce.trees.tree_rows import ChangedRows, TreeBatch, TreeRows
 from penstock.mapreduce.tries.value_trie import Settled, ValueMoves, ValueTree
-from penstock.views import TS, GroupTotals, Path, is_accumulator, is_tree_cell, is_value_cell, reach
+from penstock.views import TS, GroupTotals, Path, is_accumulator, is_tree_cell, is_value_cell
 
 Field = Path | None
 Ints = NDArray[np.int64]
@@ -347,7 +347,7 @@ class TreeReduce:
         inputs = dict(zip(self.stored_fields, items.columns, strict=True))
         for path in self.fields:
             if path is not None and path not in inputs:
-                inputs[path] = Column.of([reach(value, path) for value in inputs[None].values()])
+                inputs[path] = read_column(path, self.stored_fields, inputs.__getitem__, len(items))
         sources = ContributionSources(SourceKeys(items.lane, items.text), np.arange(len(items)), items.rank)
         return Contributions(codes.astype(np.int32), inputs, sources)
 

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.filtered_column import read_column
 from penstock.mapreduce.columns.items import Ints, Items
-from penstock.views import Path, TreeCell, Values, reach
+from penstock.views import Path, TreeCell, Values
 
 Field = Path | None
 GroupOf = Callable[[int], Any]
 
 
 def field_of(items: Items, fields: Sequence[Field], field: Field) -> Column:
-    """Return one field of contributions. A field without its own column is read from the whole value."""
-    if field in fields:
-        return items.columns[fields.index(field)]
-    assert field is not None, "what has no field is kept whole"
-    return Column.of([reach(value, field) for value in items.columns[fields.index(None)].values()])
+    """Return one field of contributions. A field without its own column is read from others, or the whole value."""
+    return read_column(field, fields, lambda own: items.columns[fields.index(own)], len(items))
 
 
 class LeafItems:
@@ -42,7 +40,9 @@ class LeafItems:
         """Return the values of a field."""
         found = self._columns.get(field)
         if found is None:
-            found = self._columns[field] = field_of(self._items, tuple(self._columns), field)
+            found = self._columns[field] = read_column(
+                field, self._columns, self._columns.__getitem__, len(self._items)
+            )
         return found
 
     def sources(self, at: Ints) -> list[tuple[bytes, int]]:

@@ -20,7 +20,7 @@ from penstock.mapreduce.maps.emissions import Contributions, read_emissions
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.why.contribution_shape import ContributionShape
-from penstock.views import FieldMap, Key, Path, View
+from penstock.views import TS, FieldMap, Key, Path, View, fields_read
 
 MOST_BYTES = 32 << 20  # of groups that are kept from block to block
 _NO_KEY = Key((), False)
@@ -43,8 +43,9 @@ class FieldSearch:
         self._mapper = FieldMapper(view, fields)
         self._fields = fields
         self._groups = groups
+        plain = dict.fromkeys(field for field in fields_read(view.reducers) if field != TS)
         # The fields that reducers read, or all fields of the view's value if it defines one.
-        read = {None: fields.value} if fields.value is not None else dict(self._mapper.inputs)
+        read = {None: fields.value} if fields.value is not None else {field: fields.path_of(field) for field in plain}
         self._read: list[Path] = [path for path in read.values() if path is not None]
         self._shape = ContributionShape(list(read))
         plan = FieldPlan.of(_NO_KEY, None, [view])

@@ -142,7 +142,8 @@ def emission(
     descriptions = [reducer.describe() for reducer in view.reducers] if described is None else described
     for _, value in pairs:
         for own, reducer in zip(descriptions, view.reducers, strict=True):
-            check_value(own, read_by(view, reducer, value))
+            if _filtered_in(view, own, value):
+                check_value(own, read_by(view, reducer, value))
     return pairs if len(pairs) < 2 else sorted(pairs, key=lambda pair: (rank(pair[0]), sort_place(pair[1])))
 
 
@@ -191,7 +192,16 @@ def _reducer_inputs(
     return [
         ReducerInput(read_by(view, reducer, c.value), (c.where, c.number), _beside(view, described, c), c.key)
         for c in contributions
+        if _filtered_in(view, described, c.value)
     ]
+
+
+def _filtered_in(view: View, described: Mapping[str, Any], value: Any) -> bool:
+    """Return True if a reducer's own condition keeps a contribution. It reads fields of the view's value."""
+    if "where" not in described:
+        return True
+    base = at(value, view.map.value or ()) if isinstance(view.map, FieldMap) else value
+    return holds(described["where"], base)
 
 
 def _indexed(view: View, value: Any) -> Any:

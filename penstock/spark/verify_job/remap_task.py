@@ -37,7 +37,7 @@ from penstock.recovery import emission, moment_in, same_pairs
 from penstock.spark.verify_job.group_facts import Fact, Facts
 from penstock.spark.verify_job.plain_contributions import PlainContributions, emitted
 from penstock.spark.verify_job.spans import Span
-from penstock.views import FieldMap, Path, Table, View
+from penstock.views import TS, FieldMap, Table, View, fields_read
 
 __all__ = ["CopyPart", "RemapTask", "VerifyJob"]
 
@@ -325,10 +325,5 @@ def _roots(view: View) -> tuple[str, ...] | None:
     """Return the fields of a document that a field view's reducers read."""
     if not isinstance(view.map, FieldMap):
         return None
-    paths: list[Path | None] = [view.map.value]
-    for reducer in view.reducers:
-        described = reducer.describe()
-        paths.append(view.map.path_of(reducer.field))
-        by: Any = described.get("by")
-        paths.append(view.map.path_of(tuple(by)) if by else None)
+    paths = [view.map.value, *(view.map.path_of(field) for field in fields_read(view.reducers) if field != TS)]
     return tuple(dict.fromkeys(path[0] for path in paths if path))

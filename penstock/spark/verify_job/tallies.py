@@ -162,6 +162,7 @@ class ViewTallies:
         """Return the tallies of a view, or None if a reducer needs single contributions."""
         names = {own["reducer"] for own in described}
         tallied = not view.index and names <= {"count", *_SUMMED, *_VALUED}
+        tallied = tallied and not any("where" in own for own in described)
         return cls(view, described) if tallied else None
 
     @property

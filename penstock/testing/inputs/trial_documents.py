@@ -22,7 +22,7 @@ from penstock.cache import DefinitionError, MissingExtra, unpack_document
 from penstock.recovery import Refused, at, identity, key_of, moment_of, value_of
 from penstock.spout import Record, open_file
 from penstock.testing.expected.winning_versions import key_in, parsed
-from penstock.views import App, FieldMap, Path, Table
+from penstock.views import TS, App, FieldMap, Path, Table, fields_read
 
 _READ, _POOL = 2_000, 200
 _SPANS = (3, 6, 6, 24)
@@ -279,7 +279,8 @@ def _from_definitions(app: App, table: Table) -> list[Doc]:
                 "seen; give the table sample='a file of documents', or name documents for it"
             )
         groups.update(view.map.key.paths)
-        numbers.update(p for r in view.reducers if (p := view.map.path_of(r.field)) is not None)
+        read = (view.map.path_of(field) for field in fields_read(view.reducers) if field != TS)
+        numbers.update(path for path in read if path is not None)
         if view.map.where is not None:
             numbers.update(view.map.where.paths())
     choose = Random(0)

@@ -262,3 +262,5 @@ def _parts_of_view(view: View) -> Iterator[str]:
     for reducer in view.reducers:
         couch = isinstance(reducer, ReduceFunction)
         yield "function as CouchDB has them" if couch else str(reducer.describe()["reducer"])
+        if "where" in reducer.describe():
+            yield "where of a reducer"

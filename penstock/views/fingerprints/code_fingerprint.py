@@ -34,8 +34,8 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.views.code_syntax import Dotted, SourceFiles, Tree, imports_in, names_in
 from penstock.views.definitions import View
+from penstock.views.fingerprints.code_syntax import Dotted, SourceFiles, Tree, imports_in, names_in
 from penstock.views.view_maps import FunctionMap
 
 __all__ = ["fingerprint", "fingerprint_of"]

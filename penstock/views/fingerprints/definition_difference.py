@@ -13,8 +13,9 @@ from enum import Enum
 from typing import Any
 
 from penstock.cache import PenstockError, repr_of
-from penstock.views.code_fingerprint import fingerprint
+from penstock.views.condition_notation import condition_text
 from penstock.views.definitions import View
+from penstock.views.fingerprints.code_fingerprint import fingerprint
 
 __all__ = ["Changed", "Kind", "Migrated", "NotBuilt", "Preview", "Sampled", "difference", "stored_definition"]
 
@@ -202,8 +203,15 @@ def _written(name: str, part: Any) -> str:
     if name == "value":
         return repr(".".join(part))
     if name == "reducers":
-        return ", ".join(f"{r['reducer']}({'.'.join(r['field'] or ())})" for r in part) or "none"
+        return ", ".join(map(_reducer, part)) or "none"
     return repr_of(part)
+
+
+def _reducer(described: Described) -> str:
+    """Return a reducer in users' notation."""
+    field, where = ".".join(described["field"] or ()), described.get("where")
+    reads = [part for part in (field, "" if where is None else f"where {condition_text(where)}") if part]
+    return f"{described['reducer']}({', '.join(reads)})"
 
 
 def _bare(definition: Described) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.views import difference, fingerprint, stored_definition
-from penstock.views.code_fingerprint import fingerprint_of
+from penstock.views.fingerprints.code_fingerprint import fingerprint_of
 from tests.tidy.tree import ROOT
 
 HELPERS = '''

@@ -1,0 +1,1 @@
+"""Fingerprints of the code of definitions, and the difference of two stored definitions."""
