@@ -41,6 +41,7 @@ _TOO_DEEP = f"lists and maps nest more than {MAX_DEPTH} deep"
 _TOO_MANY_DIGITS = f"it has more than {MAX_DIGITS:,} digits"
 _EXACT = Context(prec=1, capitals=1, traps=[])  # for texts only, which no precision affects
 _DIGITS = Context(prec=MAX_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Rounded])
+_SHORT = 300  # characters of a finite number without an exponent that is certainly in range
 _MOST_TEXT = MAX_DIGITS + 8  # characters of a number as text, with its sign, point and exponent
 
 
@@ -155,7 +156,18 @@ def _in_range(value: Decimal) -> Decimal:
 
 
 def _decimal_bytes(value: Decimal) -> msgspec.msgpack.Ext:
-    return msgspec.msgpack.Ext(EXT_DECIMAL, _EXACT.to_sci_string(_in_range(value)).encode())
+    text = _EXACT.to_sci_string(value)
+    if len(text) > _SHORT or "E" in text or not value.is_finite():
+        _in_range(value)
+    return msgspec.msgpack.Ext(EXT_DECIMAL, text.encode())
+
+
+def decimals_packed(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a flat map of plain values and Decimals with its Decimals packed, or None if a Decimal is out of range."""
+    try:
+        return {key: _decimal_bytes(item) if type(item) is Decimal else item for key, item in value.items()}
+    except _Refused:
+        return None
 
 
 def _int_bytes(value: int) -> int | msgspec.msgpack.Ext:

@@ -40,6 +40,7 @@ from penstock.cache.encoding.value_walk import (
     PACK_ANY,
     PLAIN,
     TEXT,
+    decimals_packed,
     extension,
     received_extension,
     walked,
@@ -53,6 +54,7 @@ _long_number = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1)).search
 _decode_json = msgspec.json.Decoder().decode
 _WIDE = 1 << 63
 _all_text = TEXT.issuperset
+_FLAT = PLAIN | {Decimal}
 _all_plain = PLAIN.issuperset
 _UNPACKING = (msgspec.DecodeError, ValueError, TypeError, DecimalException, RecursionError)
 _near_nan = re.compile(rb"\xcb[\x7f\xff]").search  # matches a float from ±2^1009 on, or NaN; UTF-8 has no such bytes
@@ -106,10 +108,13 @@ def pack_document(doc: Mapping[str, object]) -> bytes:
     >>> unpack(pack_document({"id": 7, "at": (1, 2)}))
     {'id': 7, 'at': [1, 2]}
     """
-    if type(doc) is dict and _is_flat(doc):
-        data = _plain_bytes(doc)
-        if data is not None:
-            return data
+    if type(doc) is dict and _all_text(map(type, doc)):
+        types = set(map(type, doc.values()))
+        if types <= _FLAT:
+            flat = doc if Decimal not in types else decimals_packed(doc)
+            data = None if flat is None else _plain_bytes(flat)
+            if data is not None:
+                return data
     elif not isinstance(doc, Mapping):
         raise ValueKind(doc, "", "it is no map")
     return _encode(walked(doc, PACK_ANY))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,12 @@ def build_segment(
     base: int, lines: Sequence[bytes], k0: Lane, k1: Lane | None, gone: NDArray[np.bool_] | None
 ) -> bytes:
     """Encode a segment whose first record is `base`. `gone` marks the lines that delete their keys."""
-    n, raw = len(lines), b"".join(lines)
+    n = len(lines)
     if 0 < n <= FEW:  # one CRC covers all of them, and the fixed cost of NumPy would be most of the work
         offsets = struct.pack(f"<{n + 1}I", 0, *accumulate(map(len, lines)))
-        crcs = crc32c(raw).to_bytes(4, "little")
+        crcs = crc32c(b"".join(lines)).to_bytes(4, "little")
     else:
-        offsets, crcs = _offsets_and_crcs(lines, raw)
+        offsets, crcs = _offsets_and_crcs(lines)
     flags = (0 if k1 is None else _LANE1) | (0 if gone is None else _GONE)
     columns = b"".join(
         (
@@ -53,16 +53,15 @@ def build_segment(
             crcs,
         )
     )
-    return _entry(base, n, flags, columns, raw)
+    return _entry(base, n, flags, columns, lines)
 
 
-def _offsets_and_crcs(lines: Sequence[bytes], raw: bytes) -> tuple[bytes, bytes]:
-    """Return the offsets of lines in `raw`, and the CRCs of groups of lines."""
+def _offsets_and_crcs(lines: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return the offsets of lines, and the CRCs of groups of lines. The joined lines of a group stay in the cache."""
     offsets = np.zeros(len(lines) + 1, np.uint32)
     np.cumsum(np.fromiter(map(len, lines), np.uint32, len(lines)), out=offsets[1:])
-    view = memoryview(raw)
-    cuts = [*offsets[:-1:_GROUP].tolist(), len(raw)]
-    crcs = np.fromiter((crc32c(view[a:b]) for a, b in pairwise(cuts)), np.uint32, len(cuts) - 1)
+    groups = range(0, len(lines), _GROUP)
+    crcs = np.fromiter((crc32c(b"".join(lines[a : a + _GROUP])) for a in groups), np.uint32, len(groups))
     return offsets.tobytes(), crcs.tobytes()
 
 
@@ -75,15 +74,16 @@ def build_small(
     """
     n = len(lines)
     assert n <= FEW, "more lines have more CRCs"
-    raw = b"".join(lines)
     lanes = [k0 for k0, _ in keys]
     if wide:
         lanes += [k1 for _, k1 in keys]
     offsets = struct.pack(f"<{n + 1}I", 0, *accumulate(map(len, lines)))
     flags = (_LANE1 if wide else 0) | (0 if gone is None else _GONE)
     marks = b"" if gone is None else bytes(gone)
-    columns = b"".join((struct.pack(f"<{len(lanes)}Q", *lanes), offsets, marks, crc32c(raw).to_bytes(4, "little")))
-    return _entry(base, n, flags, columns, raw)
+    columns = b"".join(
+        (struct.pack(f"<{len(lanes)}Q", *lanes), offsets, marks, crc32c(b"".join(lines)).to_bytes(4, "little"))
+    )
+    return _entry(base, n, flags, columns, lines)
 
 
 def at_base(value: bytes, base: int) -> bytes:
@@ -100,8 +100,8 @@ def _ends(n: int, flags: int) -> list[int]:
     return list(accumulate([_HEAD.size, *sizes]))
 
 
-def _entry(base: int, n: int, flags: int, columns: bytes, raw: bytes) -> bytes:
-    return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, raw))
+def _entry(base: int, n: int, flags: int, columns: bytes, lines: Sequence[bytes]) -> bytes:
+    return b"".join((_HEAD.pack(n, flags, _crc(base, n, flags, columns)), columns, *lines))
 
 
 def _crc(base: int, n: int, flags: int, columns: bytes | memoryview) -> int:

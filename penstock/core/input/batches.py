@@ -23,7 +23,8 @@ from penstock.views import Table
 ONE = 10_000
 MANY = 50_000
 """The largest size of one document, and about the largest size of one transaction."""
-_MANY_LINES = 1_000  # from this number on it is faster to inspect them in one piece
+_MANY_LINES = 1_000  # from this number on it is faster to inspect them in one piece,
+_SHORT = 256  # if they have no more bytes each: a copy of longer lines costs more than their inspection
 _SPACE = b" \t\r\n"
 _OBJECT = ord("{")
 _first = itemgetter(0)
@@ -80,7 +81,7 @@ class Batch:
     def add(self, doc: Any, ts: Any = None) -> None:
         """Add a document, and its separate ts. Refuse an invalid one."""
         try:
-            line, own = line_of(doc), normalise(ts)
+            line, own = line_of(doc), None if ts is None else normalise(ts)
         except PenstockError as error:
             self.refuse(self.records.n + len(self.skips), error, ReceivedRecord.whole_of(doc, ts))
             return
@@ -116,7 +117,7 @@ class Batch:
 
 def line_of(doc: Any) -> bytes:
     """Convert one document to its stored line. Raise ValueKind or RecordError if it is invalid."""
-    if isinstance(doc, Mapping):
+    if type(doc) is dict or isinstance(doc, Mapping):
         line = pack_document(doc)
     elif isinstance(doc, str | bytes | bytearray | memoryview):
         line = _bytes_of(doc).strip(_SPACE)
@@ -191,9 +192,9 @@ def _lines(lines: list[bytes], batch: int | None) -> Iterator[Batch]:
     size = batch or (ONE if len(lines) <= ONE else MANY)
     for a in range(0, len(lines), size):
         part = lines[a : a + size] if len(lines) > size else lines
-        laid = (
-            JoinedLines.of(part, MOST_BYTES) if len(part) >= _MANY_LINES and set(map(type, part)) == {bytes} else None
-        )
+        laid = None
+        if len(part) >= _MANY_LINES and set(map(type, part)) == {bytes}:
+            laid = JoinedLines.of(part, min(MOST_BYTES, _SHORT * len(part)))
         if laid is not None and laid.begin_with(_OBJECT):
             yield Batch(TableBatch(part), "line", a + 1, laid=laid)
             continue

@@ -36,12 +36,11 @@ from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Codes, Groups
 from penstock.mapreduce.columns.value_columns import condition, group_codes, input_column, key_lanes, text_lanes
 from penstock.mapreduce.decode.typed_blocks import (
+    Brackets,
     TypedBlock,
     TypedDecoders,
     dict_getter,
-    is_deep,
     is_plain_json,
-    opened,
 )
 from penstock.mapreduce.maps.emissions import Emissions
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
@@ -140,7 +139,7 @@ class Decoder:
 
     def _widen(self, block: TypedBlock) -> None:
         grown = self._typed is None
-        for path in self._plan.paths:
+        for path in dict.fromkeys(full[:i] for full in self._plan.paths for i in range(1, len(full) + 1)):
             types = set(map(type, block.get(path)))
             seen = self._seen.setdefault(path, set())
             if not types <= seen:
@@ -187,7 +186,8 @@ class Decoder:
             docs = [docs[i] for i in good]
         spare = 0 if any(self._plan.inputs.values()) else len(self._tellers)
         for i, (name, mapper, groups) in enumerate(self._tellers, 1):
-            emissions, held = mapper.run(docs if i == spare else copies(docs, block.flat), groups())
+            own = docs if i == spare else block.again() if block.again else copies(docs, block.flat)
+            emissions, held = mapper.run(own, groups())
             if bad:
                 emissions, held = emissions.spread(good, n), {good[i]: hold for i, hold in held.items()}
             out[name] = emissions, held
@@ -233,16 +233,18 @@ class Decoder:
 
 def _dicts(lines: Sequence[bytes], json: bool) -> TypedBlock | None:
     """Decode whole documents. Return None if a line needs a closer check."""
-    brackets = opened(b"".join(lines), len(lines)) if json else 0
-    if is_deep(lines, brackets) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
+    brackets = Brackets.of(b"".join(lines), len(lines)) if json else Brackets(0)
+    if brackets.deep(lines) or (max(map(len, lines)) > MAX_DIGITS and any(map(has_long_number, lines))):
         return None
+    decode = _dict_of_json if json else unpack
     try:
-        docs = list(map(_dict_of_json if json else unpack, lines))
+        docs = list(map(decode, lines))
     except _ANY_ERROR:
         return None
     if set(map(type, docs)) != {dict}:
         return None
-    return TypedBlock(docs, {}, dict_getter(docs), json and brackets == len(lines))
+    flat = json and brackets.count == len(lines)
+    return TypedBlock(docs, {}, dict_getter(docs), flat, None if flat else lambda: list(map(decode, lines)))
 
 
 def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:

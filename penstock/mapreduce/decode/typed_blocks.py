@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import MAX_DEPTH, unpack_hook
 from penstock.views import Path, reach
 
+_BESIDE_MAPS = frozenset({dict, list, str, bool, int, float, type(None)})
+"""The types of values that a struct decoder can distinguish from a map."""
 _TYPED: dict[frozenset[type], Any] = {
     frozenset({int}): int,
     frozenset({str}): str,
@@ -33,6 +36,9 @@ _LONG_NUMBER = re.compile(rb"\d{300}")
 _LONG = 300
 _STEP = 20
 _RUN = b"\1" * (_LONG // _STEP)
+_CASE = np.uint8(0x20)  # the bit between E and e, and between [ and {
+_EXPONENT = 4  # bytes of an exponent after its first digit
+_PIECE = 1 << 16  # bytes that NumPy examines at once: its temporaries stay in the cache
 _FEW = 16  # limit of lines for which the pattern is faster than NumPy's fixed cost
 
 
@@ -44,38 +50,68 @@ def is_plain_json(lines: Sequence[bytes]) -> bool:
             joined.decode()
         except UnicodeDecodeError:
             return False
-    if is_deep(lines, opened(joined, len(lines))):
-        return False
     if len(lines) <= _FEW:
         long, exponent = max(map(len, lines)) >= _LONG, True
+        brackets = Brackets.of(joined, len(lines))
     else:
-        long, exponent = _numbers(joined)
+        long, exponent, brackets = _numbers(joined)
+    if brackets.deep(lines):
+        return False
     return not (long and _LONG_NUMBER.search(joined)) and not (exponent and _HUGE.search(joined))
 
 
-def opened(joined: bytes, lines: int) -> int:
-    """Count the opening brackets of the lines."""
-    if lines <= _FEW:
-        return joined.count(b"{") + joined.count(b"[")
-    return int(np.count_nonzero(np.frombuffer(joined, np.uint8) | 0x20 == 0x7B))  # one bit is between [ and {
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """The opening brackets of lines: their number, and their places in the joined lines if the lines are many."""
+
+    count: int
+    places: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, joined: bytes, lines: int) -> Brackets:
+        """Find the opening brackets of so many lines."""
+        if lines <= _FEW:
+            return cls(joined.count(b"{") + joined.count(b"["))
+        raw = np.frombuffer(joined, np.uint8)
+        return cls.at([a + _opened(raw[a : a + _PIECE] | _CASE) for a in range(0, raw.size, _PIECE)])
+
+    @classmethod
+    def at(cls, places: list[NDArray[np.int64]]) -> Brackets:
+        """Join the places of pieces."""
+        joined = np.concatenate(places) if places else np.zeros(0, np.int64)
+        return cls(joined.size, joined)
+
+    def deep(self, lines: Sequence[bytes]) -> bool:
+        """Return True if a line may exceed the nesting limit of documents.
+
+        Lines are counted one by one only if some bracket and the bracket MAX_DEPTH after it fit into one line.
+        """
+        longest = max(map(len, lines))
+        if self.count <= MAX_DEPTH + len(lines) or longest <= MAX_DEPTH:
+            return False
+        if self.places is not None and (self.places[MAX_DEPTH:] - self.places[:-MAX_DEPTH]).min() >= longest:
+            return False
+        return any(line.count(b"{") + line.count(b"[") > MAX_DEPTH for line in lines)
 
 
-def is_deep(lines: Sequence[bytes], opened: int) -> bool:
-    """Return True if a line may exceed the nesting limit of documents. `opened` counts the brackets of all lines."""
-    many = opened > MAX_DEPTH + len(lines) and max(map(len, lines)) > MAX_DEPTH
-    return many and max(line.count(b"{") + line.count(b"[") for line in lines) > MAX_DEPTH
+def _opened(lowered: NDArray[np.uint8]) -> NDArray[np.int64]:
+    return np.flatnonzero(lowered == 0x7B)  # one bit is between [ and {
 
 
-def _numbers(joined: bytes) -> tuple[bool, bool]:
-    """Return two flags: there may be a long number, and there may be a large exponent.
+def _numbers(joined: bytes) -> tuple[bool, bool, Brackets]:
+    """Return two flags: there may be a long number, and there may be a large exponent. Also return the brackets.
 
     These are much cheaper than the patterns. A number of _LONG digits has a digit at so many places of any _STEP. An
     exponent has a digit before its e, and digits two and three places after it.
     """
     raw = np.frombuffer(joined, np.uint8)
-    digit = raw - 48 < 10
-    exponent = ((raw[1:-3] | 0x20 == 0x65) & digit[:-4] & digit[3:-1] & digit[4:]).any()
-    return _RUN in digit[::_STEP].tobytes(), bool(exponent)
+    exponent, places = False, list[NDArray[np.int64]]()
+    for a in range(0, raw.size, _PIECE):
+        piece = raw[a : a + _PIECE + _EXPONENT]
+        lowered, digit = piece | _CASE, piece - 48 < 10
+        places.append(a + _opened(lowered[:_PIECE]))
+        exponent |= bool(((lowered[1:-3] == 0x65) & digit[:-4] & digit[3:-1] & digit[4:]).any())
+    return _RUN in (raw[::_STEP] - 48 < 10).tobytes(), exponent, Brackets.at(places)
 
 
 @dataclass(slots=True)
@@ -86,6 +122,7 @@ class TypedBlock:
     types: dict[Path, frozenset[type]]  # of typed blocks: types that the decoder has checked
     get: Callable[[Path], Iterator[Any]]
     flat: bool = False  # documents are dicts without mutable values inside
+    again: Callable[[], list[Any]] | None = None  # decodes them another time, which is cheaper than a copy
 
     def known(self, path: Path) -> frozenset[type]:
         return self.types.get(path, frozenset())
@@ -134,54 +171,92 @@ def _column(name: str) -> ColumnOf:
 
 
 class TypedDecoders:
-    """The struct decoders for a set of paths, with types as strict as the observed values allow."""
+    """The struct decoders for a set of paths, with types as strict as the observed values allow.
+
+    A map on the way to a field becomes a struct of its own. If other values were observed in its place, a struct of
+    nulls replaces them: a path through them has no value.
+    """
 
     def __init__(self, paths: Sequence[Path], seen: dict[Path, set[type]]) -> None:
         self.types: dict[Path, frozenset[type]] = {}
-        self._columns: dict[Path, tuple[ColumnOf, Path]] = {}
-        roots: dict[str, list[Path]] = {}
-        for path in paths:
-            roots.setdefault(path[0], []).append(path)
-        required: list[Any] = []
-        optional: list[Any] = []
-        rename: dict[str, str] = {}
-        for i, (root, below) in enumerate(roots.items()):
-            name = f"f{i}"
-            rename[name] = root
-            kind = self._field(name, below, seen)
-            if kind is Any or kind in (int | None, str | None):
-                optional.append((name, kind, None))
-            else:
-                required.append((name, kind))
-        struct = msgspec.defstruct("Line", [*required, *optional], rename=rename, gc=False)
+        self._steps: dict[Path, _Step] = {}
+        self._whole: dict[Path, Path] = {}  # of paths that are read out of a value decoded whole
+        self._seen = seen
+        struct = self._struct((), paths)
         self.json = msgspec.json.Decoder(struct).decode
         self.msgpack = msgspec.msgpack.Decoder(struct, ext_hook=unpack_hook).decode
 
-    def _field(self, name: str, below: list[Path], seen: dict[Path, set[type]]) -> Any:
-        if len(below) == 1 and len(below[0]) == 1:
-            only = below[0]
-            types = frozenset(seen.get(only, ()))
-            self._columns[only] = (_column(name), ())
-            if types in _TYPED:
-                self.types[only] = types
-                return _TYPED[types]
-            return Any
-        exact = {p: frozenset(seen.get(p, ())) for p in below}
-        if all(len(p) == 2 and len(t) == 1 and t in _TYPED for p, t in exact.items()):
-            inner = [(f"g{j}", _TYPED[exact[p]]) for j, p in enumerate(below)]
-            struct = msgspec.defstruct("Inner", inner, rename={f"g{j}": p[1] for j, p in enumerate(below)}, gc=False)
-            for j, path in enumerate(below):
-                self._columns[path] = (_column(f"{name}.g{j}"), ())
-                self.types[path] = exact[path]
-            return struct
-        for path in below:
-            self._columns[path] = (_column(name), path[1:])
-        return Any
+    def _struct(self, above: Path, paths: Sequence[Path]) -> Any:
+        """Return the struct of the map at the path `above`, with the fields that `paths` need."""
+        below: dict[str, list[Path]] = {}
+        for path in paths:
+            below.setdefault(path[len(above)], []).append(path)
+        required: list[Any] = []
+        optional: list[Any] = []
+        for i, (name, own) in enumerate(below.items()):
+            field = f"f{i}"
+            kind, absent = self._field((*above, name), field, own)
+            if absent:
+                optional.append((field, kind, None))
+            else:
+                required.append((field, kind))
+        rename = {f"f{i}": name for i, name in enumerate(below)}
+        return msgspec.defstruct("Map", [*required, *optional], rename=rename, gc=False)
+
+    def _field(self, path: Path, name: str, below: list[Path]) -> tuple[Any, bool]:
+        """Return the type of a field, and if it may be absent."""
+        types = frozenset(self._seen.get(path, ()))
+        read = _column(name)
+        if below == [path]:
+            self._steps[path] = _Step(read)
+            if types not in _TYPED:
+                return Any, True
+            self.types[path] = types
+            return _TYPED[types], type(None) in types
+        if path in below or not types <= _BESIDE_MAPS:
+            self._steps[path] = _Step(read)
+            self._whole.update(dict.fromkeys(below, path))
+            return Any, True
+        struct = self._struct(path, below)
+        if types == {dict}:
+            self._steps[path] = _Step(read)
+            return struct, False
+        self._steps[path] = _Step(read, struct, _nulls(struct))
+        return struct | bool | int | float | str | list[Any] | None, True
 
     def block(self, docs: list[Any]) -> TypedBlock:
+        columns: dict[Path, list[Any]] = {(): docs}
+
+        def column(path: Path) -> list[Any]:
+            found = columns.get(path)
+            if found is None:
+                found = columns[path] = self._steps[path].column(column(path[:-1]))
+            return found
+
         def get(path: Path) -> Iterator[Any]:
-            column, rest = self._columns[path]
-            values = column(docs)
-            return iter([reach(v, rest) for v in values] if rest else values)
+            whole = self._whole.get(path)
+            if whole is None:
+                return iter(column(path))
+            return iter([reach(value, path[len(whole) :]) for value in column(whole)])
 
         return TypedBlock(docs, self.types, get)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step of a path: it reads a field of structs. `nulls` replaces values that are no maps, if some may occur."""
+
+    read: ColumnOf
+    struct: Any = None
+    nulls: Any = None
+
+    def column(self, above: list[Any]) -> list[Any]:
+        values = self.read(above)
+        if self.struct is None:
+            return values
+        return [value if type(value) is self.struct else self.nulls for value in values]
+
+
+def _nulls(struct: Any) -> Any:
+    """Return a struct without a value in any field."""
+    return struct(*[None] * len(struct.__struct_fields__))

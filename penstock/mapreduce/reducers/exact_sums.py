@@ -13,12 +13,14 @@ fit fast types exactly. The pieces are added as Python ints only if 64 bits are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.mapreduce.reducers.rounding import EXACT, parts_of
 from penstock.views import Ints
 
 Floats = NDArray[np.float64]
@@ -223,6 +225,24 @@ def add_decimal(x: int, e: int, y: int, f: int) -> tuple[int, int]:
             x //= _POWERS[i]
             e += 1 << i
     return x, e
+
+
+def decimal_sums(values: Iterable[tuple[int, Decimal]], degree: int) -> dict[int, list[int]]:
+    """Return by group the count of its Decimals, and for each power up to `degree` a mantissa and an exponent.
+
+    Decimals are added as such, exactly. Only the totals are split into ints, which costs more than an addition.
+    """
+    by_group: dict[int, list[Decimal]] = {}
+    for group, value in values:
+        by_group.setdefault(group, []).append(value)
+    rows: dict[int, list[int]] = {}
+    with localcontext(EXACT):
+        for group, own in by_group.items():
+            rows[group] = [len(own)]
+            for power in range(1, degree + 1):
+                total = sum((value * value for value in own) if power > 1 else own, Decimal(0))
+                rows[group] += add_decimal(0, 0, *parts_of(total))
+    return rows
 
 
 def count_of(loc: Locs, m: int) -> Ints:

@@ -16,10 +16,12 @@ from decimal import Decimal
 
 DIGITS = 28
 _RANGE = 6144  # limit of the adjusted exponent of a Decimal in a document
+_SHORT = 300  # characters of a number that Python converts to an int at little cost
 _FAULTS = [decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow]
-_EXACT = decimal.Context(
+EXACT = decimal.Context(
     prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[*_FAULTS, decimal.Inexact]
 )
+"""The context of exact arithmetic. It raises instead of rounding."""
 _SHOWN = decimal.Context(
     prec=DIGITS, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, rounding=decimal.ROUND_HALF_EVEN, traps=_FAULTS
 )
@@ -71,7 +73,7 @@ def root_decimal(numerator: int, denominator: int) -> Decimal | float:
     root = math.isqrt(up // down)
     # One more digit, beyond the digit that decides the rounding, marks a remainder that was cut off.
     rest = 0 if root * root * down == up else 1
-    return plain(_SHOWN.plus(_EXACT.scaleb(Decimal(root * 10 + rest), -places - 1)))
+    return plain(_SHOWN.plus(EXACT.scaleb(Decimal(root * 10 + rest), -places - 1)))
 
 
 def _odd_root(numerator: int, denominator: int) -> int:
@@ -86,19 +88,24 @@ def decimal_of(mantissa: int, exponent: int) -> Decimal | float:
     >>> decimal_of(330, -2), decimal_of(1, 2)
     (Decimal('3.3'), Decimal('100'))
     """
-    return plain(_EXACT.scaleb(Decimal(mantissa), exponent))
+    return plain(EXACT.scaleb(Decimal(mantissa), exponent))
 
 
 def parts_of(value: Decimal) -> tuple[int, int]:
     """The mantissa and the exponent of a finite Decimal.
 
-    >>> parts_of(Decimal("-3.30"))
-    (-330, -2)
+    >>> parts_of(Decimal("-3.30")), parts_of(Decimal("1E+2"))
+    ((-330, -2), (1, 2))
     """
+    text = str(value)
+    if len(text) <= _SHORT:  # `as_tuple` makes an object of each digit
+        whole, _, places = text.partition(".")
+        if (whole + places).removeprefix("-").isdecimal():
+            return int(whole + places), -len(places)
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
         raise AssertionError(f"{value!r} is no finite Decimal and should have been refused where it came in")
-    return int(_EXACT.scaleb(value, -exponent)), exponent
+    return int(EXACT.scaleb(value, -exponent)), exponent
 
 
 def plain(value: Decimal) -> Decimal | float:
@@ -107,7 +114,7 @@ def plain(value: Decimal) -> Decimal | float:
     >>> plain(Decimal("1.50")), plain(Decimal("1E+9000")), plain(Decimal("1E-9000"))
     (Decimal('1.5'), inf, Decimal('0'))
     """
-    short = value.normalize(_EXACT)
+    short = value.normalize(EXACT)
     if not short or short.adjusted() < -_RANGE:
         return Decimal(0)
     if short.adjusted() > _RANGE:

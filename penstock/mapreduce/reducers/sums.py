@@ -36,6 +36,7 @@ from penstock.mapreduce.reducers.exact_sums import (
     add_binary,
     add_decimal,
     count_of,
+    decimal_sums,
     float_square_sums,
     float_sums,
     int_sums,
@@ -114,8 +115,15 @@ class Moments:
             chosen = kind == LaneKind.FLOAT if seen[LaneKind.FLOAT] < at.size else slice(None)
             self._floats(side, at[chosen], column.lane[chosen].view(np.float64))
         if seen[LaneKind.BIG]:
+            decimals: list[tuple[int, Decimal]] = []
             for i in (kind == LaneKind.BIG).nonzero()[0].tolist():
-                self._big(side, int(at[i]), column.objs[i])
+                group, value = int(at[i]), column.objs[i]
+                if type(value) is Decimal:
+                    decimals.append((group, value))
+                    continue
+                for d in range(self.degree):
+                    side.ints[d].add(group, value ** (d + 1))
+            side.decimals = decimal_sums(decimals, self.degree)
         return side
 
     def moved(self, state: State, value: Any, sign: int) -> State:
@@ -151,18 +159,6 @@ class Moments:
         if self.degree > 1:
             sums.append(float_square_sums(at, values, side.m))
         side.floats = FloatSide(count_of(at, side.m), sums)
-
-    def _big(self, side: SumsSide, group: int, value: int | Decimal) -> None:
-        if isinstance(value, int):
-            for d in range(self.degree):
-                side.ints[d].add(group, value ** (d + 1))
-            return
-        mantissa, exponent = parts_of(value)
-        row = side.decimals.setdefault(group, [0] * (1 + 2 * self.degree))
-        row[0] += 1
-        for d in range(self.degree):
-            i, power = 1 + 2 * d, d + 1
-            row[i : i + 2] = add_decimal(row[i], row[i + 1], mantissa**power, exponent * power)
 
     def update(self, old: GroupTotals, plus: SideTotals, minus: SideTotals) -> GroupTotals:
         """Return the totals with one side added and the other removed."""
