@@ -43,7 +43,7 @@ def waiting(seconds: list[float]) -> Iterator[None]:
 
 def lose_a_row(engine: Any, view: str) -> None:
     """Remove the first row of a view from the first partition."""
-    core = engine.store.seats[0].engine.core
+    core = engine.store.handles[0].engine.core
     db = rows_db(core.views[view].number)
     with core.store.write() as writer:
         writer.delete_many(db, [key for key, _ in islice(writer.scan(db), 1)])

@@ -23,7 +23,7 @@ from penstock.mapreduce import (
 )
 from penstock.views import App, FieldMap, Source, Table
 
-__all__ = ["NodeMaker", "drop_largest", "filling_nodes", "halting", "moves_noted"]
+__all__ = ["NodeMaker", "drop_largest", "filling_nodes", "halting", "numbers_moved_lines"]
 
 _log = logging.getLogger("penstock.engine")
 
@@ -99,7 +99,7 @@ def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], bud
         tables[max(sizes, key=sizes.__getitem__)].forget()
 
 
-def moves_noted(catalog: Catalog, state: StateRow, table: Table) -> bool:
+def numbers_moved_lines(catalog: Catalog, state: StateRow, table: Table) -> bool:
     """Return True if compaction must note the first numbers of copied lines, for quarantine or a refill."""
     quarantined = not table.has_ts and bool(state.kept.get(table.name))
     return quarantined or (catalog.refill is not None and table.name in catalog.refill.since)

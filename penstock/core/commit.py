@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
-from penstock.core.catalog_nodes import NodeMaker, drop_largest, filling_nodes, halting, moves_noted
+from penstock.core.catalog_nodes import NodeMaker, drop_largest, filling_nodes, halting, numbers_moved_lines
 from penstock.core.damage_names import database_labels
 from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
@@ -51,11 +51,11 @@ class Core:
         settings: Settings,
         path: str = "memory",
         readonly: bool = False,
-        parting: Exchange | None = None,
+        exchange: Exchange | None = None,
         begin_build: BeginBuild | None = None,
     ) -> None:
         self.app = app
-        self.parting = parting  # set if the store is one partition of several
+        self.exchange = exchange  # set if the store is one partition of several
         self.refilling: RefillRun | None = None  # the refill in which this process takes part
         self._begin_build = begin_build
         self.store = store
@@ -108,8 +108,8 @@ class Core:
             if self.catalog.since is not None and not self._readonly:
                 assert self._begin_build is not None, "a store with views under way is opened to build them"
                 self.build = self._begin_build(self, read_built(reader), tables, views)
-            if self.parting is not None:
-                self.parting.recall(reader, state)
+            if self.exchange is not None:
+                self.exchange.recall(reader, state)
             self._catalog_row, self._schema = row, None
             self.tables, self.views = tables, views
             self.fill(reader)
@@ -126,8 +126,8 @@ class Core:
     def fill(self, reader: Reader) -> None:
         """Make the nodes of the tables that a refill has copied."""
         self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
-        if self.parting is not None:
-            self.parting.arrange([*self.views.values(), *views])
+        if self.exchange is not None:
+            self.exchange.arrange([*self.views.values(), *views])
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
         """Set the catalog that was just written, and its row."""
@@ -152,8 +152,8 @@ class Core:
         self.state = msgspec.structs.replace(self.state, epoch=self.state.epoch + 1, early=early, counted=True)
         with self.store.write() as writer:
             write_state(writer, self.state)
-        if self.parting is not None:
-            self.parting.begin(self.state)
+        if self.exchange is not None:
+            self.exchange.begin(self.state)
 
     # -- a batch
 
@@ -237,8 +237,8 @@ class Core:
 
     def settle(self, writer: Writer, writes: Writes) -> None:
         """Fold the contributions of a transaction in a partitioned store; elsewhere they are folded already."""
-        if self.parting is not None:
-            self.parting.fold(writer, writes)
+        if self.exchange is not None:
+            self.exchange.fold(writer, writes)
 
     def _write(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Write the changes of a transaction, if there are any. Return the state after it."""
@@ -253,7 +253,7 @@ class Core:
 
     def owing(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Save the productions of a transaction for other partitions. Return the state after it."""
-        return state if self.parting is None else self.parting.save(writer, writes, state)
+        return state if self.exchange is None else self.exchange.save(writer, writes, state)
 
     def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> IntakeReport:
         """Apply records that were rejected before, within `amend`."""
@@ -351,7 +351,7 @@ class Core:
         if log.compact_due() and node.build is None:  # it gives records other numbers
             room = 2 * n + _COMPACT_LEAST
             self.make_room(node, room)
-            carry = node.carry(moves_noted(self.catalog, self.state, node.table))
+            carry = node.carry(numbers_moved_lines(self.catalog, self.state, node.table))
             then = None
             with halting(log), self.naming(), self.store.write() as writer:
                 then = log.compact_step(writer, room, carry)

@@ -38,7 +38,7 @@ class ViewBuild(Protocol):
 class Exchange(Protocol):
     """Exchanges productions between a core, which is one partition of several, and the other partitions."""
 
-    here: int
+    partition: int
     """The number of this partition."""
     ranges: KeyRanges
     """The ranges of hashes that partitions own."""

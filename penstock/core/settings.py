@@ -39,7 +39,7 @@ class Settings:
     mode: int = PRIVATE  # permissions of new files
     scrub: Scrubbing | None = None
 
-    def share(self, parts: int) -> Self:
+    def share(self, partitions: int) -> Self:
         """Return the settings of one of so many partitions, which share memory and the rate of scrubs."""
-        scrub = None if self.scrub is None else replace(self.scrub, rate=self.scrub.rate / parts)
-        return replace(self, memory=max(self.memory // parts, 1), scrub=scrub)
+        scrub = None if self.scrub is None else replace(self.scrub, rate=self.scrub.rate / partitions)
+        return replace(self, memory=max(self.memory // partitions, 1), scrub=scrub)

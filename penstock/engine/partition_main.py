@@ -26,9 +26,9 @@ from penstock.remote import BEAT, error_data, take_socket
 
 def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
     """Be this partition until the input ends."""
-    parting = PartitionExchange(message.here, KeyRanges(message.starts, message.seed))
+    exchange = PartitionExchange(message.partition, KeyRanges(message.starts, message.seed))
     with _signs(say):
-        engine, store = _opened(message, parting)
+        engine, store = _opened(message, exchange)
     member = Member(store)
     couriers = [DeliveryThread(member, other, message.folders[other], message.patience) for other in member.others]
 
@@ -36,7 +36,7 @@ def _serve(message: StartMessage, until: IO[bytes], say: IO[bytes]) -> None:
         for courier in couriers:
             courier.wake()
 
-    parting.wake = wake
+    exchange.wake = wake
     member.sends_early(_EarlyDelivery({courier.other: courier for courier in couriers}, message.deadline))
     try:
         store.begin_scrubbing(message.settings.scrub)
@@ -68,14 +68,14 @@ class _EarlyDelivery:
         return answered
 
 
-def _opened(message: StartMessage, parting: PartitionExchange) -> tuple[Engine, UnpartitionedStore]:
-    path = message.folders[message.here]
+def _opened(message: StartMessage, exchange: PartitionExchange) -> tuple[Engine, UnpartitionedStore]:
+    path = message.folders[message.partition]
     owner = WriterLock(path, message.settings.mode)
     try:
         sock = take_socket(path)
         opened = open_lmdb(path, mode=message.settings.mode)
         store = open_partition(
-            message.app.app(), opened, parting, path, owner, message.settings, message.generation_numbers
+            message.app.app(), opened, exchange, path, owner, message.settings, message.generation_numbers
         )
         return Engine(store, sock=sock), store
     except BaseException:

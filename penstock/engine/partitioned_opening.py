@@ -136,9 +136,9 @@ def _local_partitions(
     own = settings.share(len(layout.parts))
     concert, changed = _agreed_numbers(app, layout, path, migrate, settings)
     try:
-        for here in range(len(layout.parts)):
-            folder = None if path is None else layout.folders(path)[here]
-            members.append(_member(app, folder, PartitionExchange(here, layout.ranges()), own, concert))
+        for partition in range(len(layout.parts)):
+            folder = None if path is None else layout.folders(path)[partition]
+            members.append(_member(app, folder, PartitionExchange(partition, layout.ranges()), own, concert))
     except BaseException:
         for member in members:
             member.close()
@@ -149,13 +149,13 @@ def _local_partitions(
 
 
 def _member(
-    app: App, folder: str | None, parting: PartitionExchange, settings: Settings, concert: GenerationNumbers
+    app: App, folder: str | None, exchange: PartitionExchange, settings: Settings, concert: GenerationNumbers
 ) -> Member:
     """Open a partition in this process. After an error nothing of it stays open."""
     held = None if folder is None else WriterLock(folder, settings.mode)
     try:
         store = MemoryStore() if folder is None else open_lmdb(folder, mode=settings.mode)
-        partition = open_partition(app, store, parting, folder, held, settings, concert)
+        partition = open_partition(app, store, exchange, folder, held, settings, concert)
     except BaseException:
         if held is not None:
             held.close()
@@ -187,19 +187,22 @@ def _partition_processes(
         patience,
         concert,
     )
-    seats = [PartitionProcess(replace(message, here=here), partition_main.__name__) for here in range(len(folders))]
+    handles = [
+        PartitionProcess(replace(message, partition=partition), partition_main.__name__)
+        for partition in range(len(folders))
+    ]
     try:
-        for seat in seats:
-            seat.begin()
-        for seat in seats:
-            seat.ready()
+        for handle in handles:
+            handle.begin()
+        for handle in handles:
+            handle.ready()
         cores = cores_of(app, path, layout, settings)
-        store = PartitionedStore(app, layout, cores, seats, None, path, owner, changed)
+        store = PartitionedStore(app, layout, cores, handles, None, path, owner, changed)
     except BaseException:
-        for seat in seats:
-            seat.close()
+        for handle in handles:
+            handle.close()
         raise
-    _PartitionWatch(seats)
+    _PartitionWatch(handles)
     return store
 
 
@@ -230,14 +233,14 @@ def _complete_switches(folders: Sequence[str], feed: bool) -> None:
 class _PartitionWatch(threading.Thread):
     """Looks after partitions, until all of them are closed."""
 
-    def __init__(self, seats: Sequence[PartitionProcess]) -> None:
+    def __init__(self, handles: Sequence[PartitionProcess]) -> None:
         super().__init__(name="penstock-watch", daemon=True)
-        self._handles = seats
+        self._handles = handles
         self.start()
 
     def run(self) -> None:
         """Look, again and again."""
-        while not all(seat.closed for seat in self._handles):
-            for seat in self._handles:
-                seat.look()
+        while not all(handle.closed for handle in self._handles):
+            for handle in self._handles:
+                handle.look()
             time.sleep(_LOOK)

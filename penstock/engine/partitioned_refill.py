@@ -35,7 +35,7 @@ class RefilledStore(ServedStore, Protocol):
 
     building: PartitionedBuilding
     layout: StoreLayout
-    seats: list[PartitionHandle]
+    handles: list[PartitionHandle]
     writing: PartitionedWriting
 
     def carry(self) -> list[str]:
@@ -72,8 +72,8 @@ class PartitionedRefill:
                 self._state.must_be_open()
                 self._building.finish_switch_first()
                 first = 1 + max(self._each("highest"))
-                for seat, own in zip(self._store.seats, folders, strict=True):
-                    seat.repair("refill", "open", own, first)
+                for handle, own in zip(self._store.handles, folders, strict=True):
+                    handle.repair("refill", "open", own, first)
             for done in self._filled():
                 tell(*done)
                 rest.wait(REST)
@@ -84,9 +84,9 @@ class PartitionedRefill:
             self._give_up(first)
             raise
         finally:
-            for seat in self._store.seats:
+            for handle in self._store.handles:
                 with suppress(PenstockError):
-                    seat.repair("refill", "end")
+                    handle.repair("refill", "end")
         return out
 
     def _split(self, path: str, tell: Callable[[str, int, int], None]) -> list[str]:
@@ -108,13 +108,13 @@ class PartitionedRefill:
             begun = all(part.schema.catalog.refill is not None for part in snap.parts)
         if not begun or seed != self._store.layout.seed:
             raise not_meant(path)
-        repartition(path, len(self._store.seats), tell)
+        repartition(path, len(self._store.handles), tell)
         layout = read_layout(path)
         return [os.path.abspath(own) for own in ([path] if layout is None else layout.folders(path))]
 
     def _filled(self) -> Iterator[Progressed]:
         """Copy the other store, and apply most of the records that came since, in steps between batches."""
-        copied, more = [(0, 0)] * len(self._store.seats), True
+        copied, more = [(0, 0)] * len(self._store.handles), True
         while more:
             with self._state.lock.next():
                 now = self._step_each("copy")
@@ -166,9 +166,9 @@ class PartitionedRefill:
         if self._building.switching:
             return
         with self._state.lock.next():
-            for seat in self._store.seats:
+            for handle in self._store.handles:
                 with suppress(PenstockError):  # the next opening discards it there
-                    seat.repair("refill", "give_up", first)
+                    handle.repair("refill", "give_up", first)
 
     def _step_each(self, do: str, *what: Any) -> list[Any]:
         """Take a step at each partition, unless the store was closed meanwhile."""
@@ -176,7 +176,7 @@ class PartitionedRefill:
         return self._each(do, *what)
 
     def _each(self, do: str, *what: Any) -> list[Any]:
-        return self._store.at_each(lambda seat: seat.repair("refill", do, *what))
+        return self._store.at_each(lambda handle: handle.repair("refill", do, *what))
 
 
 def _nobody(what: str, done: int, total: int) -> None:

@@ -69,7 +69,7 @@ class PartitionedStore:
         app: App,
         layout: StoreLayout,
         cores: list[Core],
-        seats: Sequence[PartitionHandle],
+        handles: Sequence[PartitionHandle],
         carry: Callable[[], None] | None,
         path: str | None,
         owner: WriterLock | None,
@@ -79,21 +79,21 @@ class PartitionedStore:
         self.state = OpenState(app, path, readonly)
         self.reading = PartitionedReading(cores, layout, self.state)
         self.layout, self.ranges = layout, self.reading.ranges
-        self.seats = list(seats)
+        self.handles = list(handles)
         self.push = carry or _nothing
         """Carries productions that are in flight, if this process does."""
         self._reads_apart = carry is None  # else its cores are those of the handles, and close with them
         self._owner = owner
-        self._pool = None if carry or readonly else ThreadPoolExecutor(len(self.seats) + 1, "penstock-parted")
-        self.building = PartitionedBuilding(self, self.seats, changed, cores[0].feed.on)
-        self.writing = PartitionedWriting(self, self.seats, self.ranges, self.building, self._pool)
+        self._pool = None if carry or readonly else ThreadPoolExecutor(len(self.handles) + 1, "penstock-parted")
+        self.building = PartitionedBuilding(self, self.handles, changed, cores[0].feed.on)
+        self.writing = PartitionedWriting(self, self.handles, self.ranges, self.building, self._pool)
         self._refill = PartitionedRefill(self)
         self.push()
 
     def __str__(self) -> str:
         if self.state.readonly:
             return f"{self.state.app.name!r} at {self.state.path}"
-        return f"{self.state.app.name!r} at {self.state.path or 'memory'}, {len(self.seats)} partitions"
+        return f"{self.state.app.name!r} at {self.state.path or 'memory'}, {len(self.handles)} partitions"
 
     @property
     def operations(self) -> Mapping[str, Operation[Any]]:
@@ -211,8 +211,8 @@ class PartitionedStore:
                     self._pool.shutdown()
                 if self._reads_apart:
                     self.reading.close()
-                for seat in self.seats:
-                    seat.close()
+                for handle in self.handles:
+                    handle.close()
                 if self._owner is not None:
                     self._owner.close()
 
@@ -221,10 +221,10 @@ class PartitionedStore:
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Free the space of old versions, at one partition after the other; `progress` gets how many."""
         done: list[dict[str, int]] = []
-        for seat in self.seats:
-            done.append(seat.compact())
+        for handle in self.handles:
+            done.append(handle.compact())
             if progress is not None:
-                progress(len(done), len(self.seats))
+                progress(len(done), len(self.handles))
         return Compacted.of({name: sum(own[name] for own in done) for name in done[0]})
 
     def copy(self, path: str, folder: str, progress: Tell | None) -> Copied:
@@ -237,12 +237,12 @@ class PartitionedStore:
     def releases(self, progress: Progress | None) -> PartitionedRetries:
         """Make one retry or drop of quarantined entries."""
         self.building.finish_switch_first()
-        return PartitionedRetries(self.site(), self.seats, self.writing.learn, progress)
+        return PartitionedRetries(self.site(), self.handles, self.writing.learn, progress)
 
     def site(self) -> PartitionedSite:
         """Make the site of one repair."""
         folders = None if self.state.path is None else self.layout.folders(self.state.path)
-        return PartitionedSite(self.state.app, self, self.seats, self.ranges, folders, self._pool is not None)
+        return PartitionedSite(self.state.app, self, self.handles, self.ranges, folders, self._pool is not None)
 
     def naming(self) -> AbstractContextManager[None]:
         """Name damage that is found within by views, tables and keys."""
@@ -266,8 +266,8 @@ class PartitionedStore:
     def carry(self) -> list[str]:
         """Wait until nothing is in flight, or only refused productions are. Return the partitions and reasons."""
         self.state.must_be_own_process()
-        return at_rest(self.seats, self.push, 0.0 if self._pool is None else REFUSED)
+        return at_rest(self.handles, self.push, 0.0 if self._pool is None else REFUSED)
 
     def at_each(self, one: Callable[[PartitionHandle], T]) -> list[T]:
         """Call a function with each partition. Return the results in their order."""
-        return list(map(one, self.seats) if self._pool is None else self._pool.map(one, self.seats))
+        return list(map(one, self.handles) if self._pool is None else self._pool.map(one, self.handles))

@@ -44,22 +44,22 @@ class PartitionedWriting:
     def __init__(
         self,
         store: ServedStore,
-        seats: Sequence[PartitionHandle],
+        handles: Sequence[PartitionHandle],
         ranges: KeyRanges,
         building: PartitionedBuilding,
         pool: ThreadPoolExecutor | None,
     ) -> None:
         self._store = store
         self._state = store.state
-        self._handles = seats
+        self._handles = handles
         self._building = building
         self._router = Router(self._state.app, ranges)
         self._pool = pool
-        standing = [seat.standing() for seat in seats]
-        self.stands = SourcePositions(seats, [own.sources for own in standing], building.finish_switch_first)
+        standing = [handle.standing() for handle in handles]
+        self.stands = SourcePositions(handles, [own.sources for own in standing], building.finish_switch_first)
         self.learn()
         self._number = max((own.batch for own in standing), default=0)  # of the last batch
-        self.saved = AtomicBatches(seats, standing, store.push)
+        self.saved = AtomicBatches(handles, standing, store.push)
 
     def write(
         self, tables: dict[str, list[Batch]], sources: dict[str, Resume] | None, strict: bool, atomic: bool = True
@@ -146,9 +146,9 @@ class PartitionedWriting:
             if resume.again or not done:
                 continue
             for name, parts in tables.items():
-                kept = [] if resume.offset <= done else [after(part, done) for part in parts]
-                late += sum(part.size for part in parts) - sum(part.size for part in kept)
-                tables[name] = kept
+                left = [] if resume.offset <= done else [after(part, done) for part in parts]
+                late += sum(part.size for part in parts) - sum(part.size for part in left)
+                tables[name] = left
         behind = [i for i, own in enumerate(standing) if resume.again or own is None or own < resume.offset]
         counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
         self.stands.moved(source, resume, len(behind) == len(standing))
@@ -209,8 +209,8 @@ class PartitionedWriting:
 
     def learn(self) -> None:
         """Learn the kinds of the ts of tables from the partitions."""
-        for seat in self._handles:
-            self._router.kinds |= seat.standing().kinds
+        for handle in self._handles:
+            self._router.kinds |= handle.standing().kinds
 
     def remembered(self, source: str) -> Remembered | None:
         """Return the least offset of a source at any partition, and the note of its spout."""

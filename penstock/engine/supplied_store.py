@@ -33,12 +33,12 @@ def open_on(
 def open_partition(
     app: App,
     store: Store,
-    parting: PartitionExchange,
+    exchange: PartitionExchange,
     path: str | None,
     owner: WriterLock | None,
     settings: Settings,
     concert: GenerationNumbers | None = None,
 ) -> UnpartitionedStore:
     """Open one partition on a store that the caller has opened; views that changed begin as all agreed."""
-    core = core_on(app, store, path or "memory", settings, parting.ranges.seed, "refuse", parting, concert)
+    core = core_on(app, store, path or "memory", settings, exchange.ranges.seed, "refuse", exchange, concert)
     return UnpartitionedStore(core, path, owner, readonly=False)

@@ -54,31 +54,31 @@ class ColdKeyLoader:
         lines = node.log.lines(reader, slots)
         found = [unwrap(line) for line in lines]
         absent = np.fromiter((u.absent for u in found), bool, len(found))
-        here = (~absent).nonzero()[0]
+        present = (~absent).nonzero()[0]
         used = node.log.keys.map.used
         columns = None
-        if here.size:
-            at = here.tolist()
+        if present.size:
+            at = present.tolist()
             if found[at[0]].patched is not None:
                 columns = node.decoder.of_dicts([_fields(found[i]) for i in at], keys=False)
             else:
                 columns = node.decoder.columns([_line(found[i]) for i in at], keys=False)
-            node.memory.put_fields(slots[here], columns, None, used)
+            node.memory.put_fields(slots[present], columns, None, used)
         if node.table.has_ts and node.table.merge is Merge.REPLACE:
-            self._load_stamps(slots, found, None if columns is None else columns.ts, here, used)
-        self._load_emissions(reader, slots, here, used)
+            self._load_stamps(slots, found, None if columns is None else columns.ts, present, used)
+        self._load_emissions(reader, slots, present, used)
         self._load_held(reader, slots, lines)
         node.log.keys.state[slots] = np.where(absent, GONE, PRESENT).astype(np.uint8) | LOADED | RECORD
 
-    def _load_stamps(self, slots: Slots, found: list[StoredLine], ts: Any, here: Slots, used: int) -> None:
+    def _load_stamps(self, slots: Slots, found: list[StoredLine], ts: Any, present: Slots, used: int) -> None:
         node = self._node
         own: list[Any] = [u.ts for u in found]
         if node.table.ts is not None and ts is not None:
             stamps, _, _ = stamps_of(ts, None, set())
-            if here.size == len(found):
+            if present.size == len(found):
                 node.memory.put_stamps(slots, stamps, used)
                 return
-            node.memory.put_stamps(slots[here], stamps, used)
+            node.memory.put_stamps(slots[present], stamps, used)
             rest = np.array([i for i, u in enumerate(found) if u.absent], np.int64)
         else:
             rest = np.array([i for i, u in enumerate(found) if u.ts is not None], np.int64)
@@ -86,18 +86,18 @@ class ColdKeyLoader:
             stamps, _, _ = stamps_of([own[i] for i in rest.tolist()], NUMBER, set())
             node.memory.put_stamps(slots[rest], stamps, used)
 
-    def _load_emissions(self, reader: Reader, slots: Slots, here: Slots, used: int) -> None:
+    def _load_emissions(self, reader: Reader, slots: Slots, present: Slots, used: int) -> None:
         node = self._node
         views = [view for view in node.views if isinstance(view.mapper, FunctionMapper)]
-        if not views or not here.size:
+        if not views or not present.size:
             return
-        records = node.log.records(slots[here])
+        records = node.log.records(slots[present])
         found = segments_of(reader, node.number, records)
         places = [(record_key(s.base), len(s), which, at) for s, which, at in found]
         for view in views:
             blocks = view.remembered(reader).blocks([key for key, *_ in places], [size for _, size, *_ in places])
             for (*_, which, at), emissions in zip(places, blocks, strict=True):
-                node.memory.functions[view.name].put(slots[here[which]], emissions.take(at), used)
+                node.memory.functions[view.name].put(slots[present[which]], emissions.take(at), used)
 
     def _load_held(self, reader: Reader, slots: Slots, lines: list[bytes]) -> None:
         node = self._node

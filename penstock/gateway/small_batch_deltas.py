@@ -138,7 +138,7 @@ class FewTelling:
 
     def wrong(self, readings: Sequence[DocumentFields]) -> bool:
         """Return True if a view cannot accept one of these documents."""
-        return any(few.kept(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
+        return any(few.passes(reading) and few.bad(reading) for few in self._fields.values() for reading in readings)
 
     def tell(self, reader: Reader, new: list[FewVersion], outputs: FunctionOutputs, writes: Writes) -> None:
         """Send the deltas to all views."""
@@ -216,6 +216,6 @@ def _mapped(few: FewFields, readings: list[tuple[int, DocumentFields | None]]) -
     side = _Side()
     for i, reading in readings:
         assert reading is not None, "the version is a document"
-        if few.kept(reading):
+        if few.passes(reading):
             side.add(i, [few.contribution(reading)])
     return side

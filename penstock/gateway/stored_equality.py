@@ -42,8 +42,8 @@ def _equal_inputs(memory: TableMemory, records: Records, which: NDArray[np.int64
     for path, column in records.columns.inputs.items():
         before = old.inputs[path]
         out &= (column.lane[at] == before.lane) & (column.take(at).kinds() == before.kinds())
-    for where, kept in records.columns.where.items():
-        out &= kept[at] == old.where[where]
+    for where, conditions in records.columns.where.items():
+        out &= conditions[at] == old.where[where]
     return out
 
 

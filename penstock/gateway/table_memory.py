@@ -239,8 +239,8 @@ class TableMemory:
             self.hi = roomy(self.hi, old, used, capacity)
         for codes in self.codes.values():
             codes.lane = roomy(codes.lane, old, used, capacity)
-        for where, kept in self.where.items():
-            self.where[where] = roomy(kept, old, used, capacity)
+        for where, conditions in self.where.items():
+            self.where[where] = roomy(conditions, old, used, capacity)
 
     def cost(self, used: int) -> int:
         """Estimate the bytes in use."""
@@ -273,15 +273,15 @@ class TableMemory:
             self.codes[key].put(slots, codes if at is None else codes[at], used)
         for path, column in columns.inputs.items():
             self.inputs[path].put(slots, column if at is None else column.take(at), used)
-        for where, kept in columns.where.items():
-            self.where[where][slots] = kept if at is None else kept[at]
+        for where, conditions in columns.where.items():
+            self.where[where][slots] = conditions if at is None else conditions[at]
 
     def take_fields(self, slots: Slots) -> PreviousColumns:
         """Return the columns for field views of these slots."""
         return PreviousColumns(
             {key: codes.lane[slots] for key, codes in self.codes.items()},
             {path: column.take(slots) for path, column in self.inputs.items()},
-            {where: kept[slots] for where, kept in self.where.items()},
+            {where: conditions[slots] for where, conditions in self.where.items()},
         )
 
     # -- slot by slot
@@ -317,7 +317,7 @@ class TableMemory:
         return DocumentFields(
             [codes.lane.item(slot) for codes in self.codes.values()],
             [column.take_one(slot) for column in self.inputs.values()],
-            [kept.item(slot) for kept in self.where.values()],
+            [conditions.item(slot) for conditions in self.where.values()],
         )
 
     def put_reading(self, slot: int, reading: DocumentFields, used: int) -> None:
@@ -326,5 +326,5 @@ class TableMemory:
             codes.put_one(slot, code, used)
         for column, value, keep in zip(self.inputs.values(), reading.values, self._plan.inputs.values(), strict=True):
             column.put_one(slot, value, keep, used)
-        for kept, holds in zip(self.where.values(), reading.kept, strict=True):
-            kept[slot] = holds
+        for conditions, holds in zip(self.where.values(), reading.conditions, strict=True):
+            conditions[slot] = holds

@@ -198,12 +198,12 @@ class TableNode:
                 out.append(got[doc])
         return out
 
-    def carry(self, noted: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
+    def carry(self, numbered: bool) -> Callable[[Writer, Sequence[tuple[Segment, NDArray[np.int64]]], int], None]:
         """Return a function that copies the emissions of copied lines; if `noted`, also their original numbers."""
 
         def carried(writer: Writer, parts: Sequence[tuple[Segment, NDArray[np.int64]]], base: int) -> None:
             self.deltas.carry(writer, parts, base)
-            if noted:
+            if numbered:
                 write_moved_lines(self.number, writer, parts, base)
 
         return carried

@@ -74,7 +74,7 @@ class GenerationBuild:
     @property
     def waits(self) -> bool:
         """Return True if this partition has finished building and waits for the others before the switch."""
-        if self._core.parting is None or any(
+        if self._core.exchange is None or any(
             self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
         ):
             return False
@@ -138,7 +138,7 @@ class GenerationBuild:
         """Make the next generations current: readers see them from the next position on."""
         core = self._core
         with core.store.write() as writer:
-            catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
+            catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.exchange is not None)
             row = write_catalog(writer, catalog)
             write_built(writer, None)
             write_state(writer, state)

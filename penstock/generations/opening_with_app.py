@@ -42,7 +42,7 @@ def core_on(
     settings: Settings,
     seed: int | None,
     migrate: Migrate,
-    parting: Exchange | None = None,
+    exchange: Exchange | None = None,
     concert: GenerationNumbers | None = None,
 ) -> Core:
     """Make the nodes of a store that this writer has opened. Close the store on an error."""
@@ -50,8 +50,8 @@ def core_on(
         if isinstance(store, LmdbStore):
             must_be_sound(store, store.folder)
         with naming(lambda: database_labels(None)):
-            changed = _agree(app, store, path, seed, migrate, parting, concert)
-        core = Core(app, store, settings, path, parting=parting, begin_build=GenerationBuild)
+            changed = _agree(app, store, path, seed, migrate, exchange, concert)
+        core = Core(app, store, settings, path, exchange=exchange, begin_build=GenerationBuild)
         core.changed = changed
         core.begin_epoch()
     except BaseException:
@@ -66,16 +66,16 @@ def _agree(
     path: str,
     seed: int | None,
     migrate: Migrate,
-    parting: Exchange | None,
+    exchange: Exchange | None,
     concert: GenerationNumbers | None,
 ) -> tuple[Changed, ...]:
     """Adapt the store's catalog to this app, or refuse it. Return the views that must be built or dropped."""
     with store.write() as writer:
-        if parting is None:
+        if exchange is None:
             own, known = None, read_catalog(writer, path)
         else:
-            own = identity_of(parting.ranges, parting.here)
-            known = must_be_partition(writer, path, parting.ranges, parting.here)
+            own = identity_of(exchange.ranges, exchange.partition)
+            known = must_be_partition(writer, path, exchange.ranges, exchange.partition)
         _check_catalog(writer, known)
         if known is None:
             wanted, numbers = (described(app), None) if concert is None else (concert.wanted, concert.numbers)
@@ -83,7 +83,7 @@ def _agree(
             return ()
         if own is None:
             must_be_alone(known, path)
-        cleaned = replace(without_leftover(known, parting is not None), partition=own)
+        cleaned = replace(without_leftover(known, exchange is not None), partition=own)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned

@@ -117,7 +117,7 @@ def switch(core: Core, first: int) -> int:
     refill = core.catalog.refill
     if refill is not None and is_ready(core.catalog) and refill.first == first:
         with core.store.write() as writer:
-            switch_refill(writer, core.catalog, core.state, core.feed.on, core.parting is not None)
+            switch_refill(writer, core.catalog, core.state, core.feed.on, core.exchange is not None)
         core.reload()
     return core.state.position
 

@@ -25,7 +25,7 @@ _QUEUED = 100_000
 _ATONCE = 1_000
 _FLUSHING = 120.0
 _LOST = (ck.KafkaError._AUTO_OFFSET_RESET, ck.KafkaError.OFFSET_OUT_OF_RANGE)
-_AWAY = (
+_UNREACHABLE = (
     ck.KafkaError._ALL_BROKERS_DOWN,
     ck.KafkaError._TRANSPORT,
     ck.KafkaError._TIMED_OUT,
@@ -86,7 +86,7 @@ def _fault(address: Address, error: Any) -> KafkaFault:
         return KafkaFault(address.where, f"it is not allowed ({words})", "see who this user is to the broker")
     if code in _LEADERLESS:
         return BrokerAway(address.where, f"a partition has no leader yet ({words})")
-    if code in _AWAY or error.retriable():
+    if code in _UNREACHABLE or error.retriable():
         return BrokerAway(address.where, f"no broker answers ({words})")
     return KafkaFault(address.where, words, "see the client's words, and the broker's log")
 
@@ -285,7 +285,7 @@ class ConfluentReader:
                 self._read[message.partition()] = message.offset()
             elif error.code() in _LOST:
                 self._errors.append(OffsetLost(self._address.where, message.partition(), message.offset()))
-            elif error.code() not in (*_GONE, *_AWAY, *_LEADERLESS):
+            elif error.code() not in (*_GONE, *_UNREACHABLE, *_LEADERLESS):
                 self._errors.append(_fault(self._address, error))
         return sound
 

@@ -36,7 +36,7 @@ _SAME_NAME = {
 }
 _KNOWN = (kafka.KafkaConsumer, kafka.KafkaProducer, admin.KafkaAdminClient)
 _LEADERLESS = (errors.UnknownBrokerIdError, errors.NotLeaderForPartitionError, errors.LeaderNotAvailableError)
-_AWAY = (errors.RetriableError, errors.BrokerNotAvailableError, OSError, *_LEADERLESS)
+_UNREACHABLE = (errors.RetriableError, errors.BrokerNotAvailableError, OSError, *_LEADERLESS)
 
 
 def _time(record: Any) -> int | None:
@@ -92,7 +92,7 @@ def _called(address: Address, call: Callable[[], Any]) -> Any:
 def _fault(address: Address, error: Exception) -> KafkaFault:
     if isinstance(error, _LEADERLESS):
         return BrokerAway(address.where, f"a partition has no leader yet ({_line(error)})")
-    if isinstance(error, _AWAY):
+    if isinstance(error, _UNREACHABLE):
         return BrokerAway(address.where, f"no broker answers ({_line(error)})")
     if isinstance(error, errors.AuthorizationError | errors.SaslAuthenticationFailedError):
         return KafkaFault(address.where, f"it is not allowed ({_line(error)})", "see who this user is to the broker")
@@ -232,7 +232,7 @@ class PythonReader:
         except (errors.LogTruncationError, errors.NoOffsetForPartitionError) as error:
             partition = self._places[0]
             raise OffsetLost(self._address.where, partition.partition, self._consumer.position(partition)) from error
-        except _AWAY:
+        except _UNREACHABLE:
             return []
         except (errors.KafkaError, ValueError, AssertionError) as error:
             raise _fault(self._address, error) from error
@@ -248,7 +248,7 @@ class PythonReader:
         """Return the position, which passes over transaction markers."""
         try:
             return int(self._consumer.position(kafka.TopicPartition(self._address.topic, partition)))
-        except (*_AWAY, TypeError):  # no answer yet, and so no position
+        except (*_UNREACHABLE, TypeError):  # no answer yet, and so no position
             return -1
 
     def commit(self, places: Mapping[int, int], last: bool = False) -> None:
@@ -268,7 +268,7 @@ class PythonReader:
     def _on_commit(self, offsets: object, answer: object) -> None:
         if not isinstance(answer, Exception):
             self._refusal = None
-        elif not isinstance(answer, _AWAY):
+        elif not isinstance(answer, _UNREACHABLE):
             subscribed = isinstance(answer, errors.CommitFailedError)
             self._refusal = refused(self._address.group, _line(answer), subscribed)
 

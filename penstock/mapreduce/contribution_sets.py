@@ -48,9 +48,9 @@ def _once(named: Items) -> Items:
     if len(named) < 2:
         return named
     named = named.take(sort_order(named))
-    here, after = np.arange(len(named))[:-1], np.arange(len(named))[1:]
+    earlier, after = np.arange(len(named))[:-1], np.arange(len(named))[1:]
     keep = np.ones(len(named), bool)
-    keep[1:] = (named.node[1:] != named.node[:-1]) | ~same_items(named, here, named, after)
+    keep[1:] = (named.node[1:] != named.node[:-1]) | ~same_items(named, earlier, named, after)
     return named.take(keep)
 
 
@@ -106,12 +106,12 @@ def _last_of(sets: Sequence[ContributionSets]) -> tuple[Contributions, Items]:
     if len(sets) == 1:
         return sets[0].plus, sets[0].named
     later: set[tuple[Any, ...]] = set()
-    kept: list[Contributions] = []
+    remaining: list[Contributions] = []
     for one in reversed(sets):
         holds = [(code, key) not in later for code, (key, _) in _names_in(one.plus)]
-        kept.append(one.plus.take(np.array(holds, bool)))
+        remaining.append(one.plus.take(np.array(holds, bool)))
         later.update(_listed(one.named))
-    plus = Contributions.join(kept)
+    plus = Contributions.join(remaining)
     return plus, _once(Items.join([one.named for one in sets]))
 
 

@@ -141,8 +141,8 @@ class TransactionContributions:
 class GroupCrossing:
     """The split of a view's contributions by partition, and the decoder of received parts."""
 
-    def __init__(self, here: int, ranges: KeyRanges) -> None:
-        self.here = here
+    def __init__(self, partition: int, ranges: KeyRanges) -> None:
+        self.partition = partition
         self.ranges = ranges
 
     def part(
@@ -154,12 +154,12 @@ class GroupCrossing:
         came, went = owners[plus.code], owners[minus.code]
         parties = np.bincount(np.concatenate((came, went))).nonzero()[0].tolist()
         for other in parties:
-            if other != self.here:
+            if other != self.partition:
                 own = (plus, minus) if len(parties) == 1 else (plus.take(came == other), minus.take(went == other))
                 leaving.setdefault(other, []).append(self._part(view, *own))
-        if parties in ([], [self.here]):
+        if parties in ([], [self.partition]):
             return plus, minus
-        return plus.take(came == self.here), minus.take(went == self.here)
+        return plus.take(came == self.partition), minus.take(went == self.partition)
 
     @staticmethod
     def _part(view: CrossingView, plus: Contributions, minus: Contributions) -> Part:

@@ -145,11 +145,11 @@ class IndexReduce:
         while left:
             keys = [_entry(group, whose[i][0], rank) for i, group in left]
             rows = reader.get_many(self.db, list(map(stored_key, keys)))
-            here = [(own, key, row) for own, key, row in zip(left, keys, rows, strict=True) if row is not None]
-            for (i, _), key, row in here:
+            present = [(own, key, row) for own, key, row in zip(left, keys, rows, strict=True) if row is not None]
+            for (i, _), key, row in present:
                 state = self.codec.decode(stored_key(key), row, f"index {self.db!r}")
                 found.append((i, rank, self.codec.result(state)))
-            left, rank = [own for own, _, _ in here], rank + 1
+            left, rank = [own for own, _, _ in present], rank + 1
         at = np.array([i for i, _, _ in found], np.int64)
         ranks = np.array([r for _, r, _ in found], np.int64)
         inputs = {f: Column.of([value for _, _, value in found]) for f in self.fields}

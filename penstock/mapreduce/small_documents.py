@@ -28,11 +28,15 @@ class DocumentFields:
 
     codes: list[int]
     values: list[Any]
-    kept: list[bool]
+    conditions: list[bool]
 
     def may_equal(self, other: DocumentFields) -> bool:
         """Return False if an input of field views shows that the documents differ."""
-        return self.codes == other.codes and self.kept == other.kept and all(map(_may_equal, self.values, other.values))
+        return (
+            self.codes == other.codes
+            and self.conditions == other.conditions
+            and all(map(_may_equal, self.values, other.values))
+        )
 
 
 def _may_equal(a: Any, b: Any) -> bool:
@@ -70,7 +74,7 @@ class DocumentReader:
                 own.append([known[row] for row in rows])
         codes = list(map(list, zip(*own, strict=True))) if own else [[] for _ in documents]
         return [
-            DocumentFields(codes[i], self._values(document), self._kept(document))
+            DocumentFields(codes[i], self._values(document), self._conditions(document))
             for i, document in enumerate(documents)
         ]
 
@@ -81,7 +85,7 @@ class DocumentReader:
             out.append(value if keep or _kind(value) is not LaneKind.OTHER else True)
         return out
 
-    def _kept(self, document: dict[str, Any]) -> list[bool]:
+    def _conditions(self, document: dict[str, Any]) -> list[bool]:
         return [where.evaluate(lambda path: _at(document, path)) for where in self._wheres]
 
 
@@ -119,9 +123,9 @@ class FewFields:
         ]
         self._where = None if mapper.fields.where is None else plan.wheres.index(mapper.fields.where)
 
-    def kept(self, reading: DocumentFields) -> bool:
+    def passes(self, reading: DocumentFields) -> bool:
         """Return True if the condition of the view keeps the document."""
-        return self._where is None or reading.kept[self._where]
+        return self._where is None or reading.conditions[self._where]
 
     def bad(self, reading: DocumentFields) -> bool:
         """Return True if the view would hold the document, provided its condition keeps it."""
@@ -142,6 +146,6 @@ class FewFields:
 
     def _read(self, own: FilteredField, reading: DocumentFields) -> Any:
         """Return a filtered field of the document."""
-        if own.where is not None and not reading.kept[self._wheres.index(own.where)]:
+        if own.where is not None and not reading.conditions[self._wheres.index(own.where)]:
             return None
         return own.formed(None if own.field is None else reading.values[self._inputs.index(own.field)])

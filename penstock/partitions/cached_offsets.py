@@ -22,9 +22,9 @@ class SourcePositions:
     """
 
     def __init__(
-        self, seats: Sequence[PartitionHandle], sources: list[dict[str, int]], finish: Callable[[], None]
+        self, handles: Sequence[PartitionHandle], sources: list[dict[str, int]], finish: Callable[[], None]
     ) -> None:
-        self._handles = seats
+        self._handles = handles
         self._finish = finish
         self._sources = sources
         self._notes: dict[str, bytes] = {}
@@ -79,7 +79,7 @@ class SourcePositions:
     def _known(self) -> list[dict[str, int]]:
         if not self.sure:
             self._finish()
-            self._sources = [dict(seat.standing().sources) for seat in self._handles]
+            self._sources = [dict(handle.standing().sources) for handle in self._handles]
             self._notes.clear()
             self.sure = True
         return self._sources

@@ -140,19 +140,19 @@ class Member:
     """One partition at work on its open store."""
 
     def __init__(self, engine: PartitionEngine) -> None:
-        parting = engine.core.parting
-        if not isinstance(parting, PartitionExchange):
+        exchange = engine.core.exchange
+        if not isinstance(exchange, PartitionExchange):
             raise PenstockError("this store is no partition of another one; open the store that is meant")
         self.engine = engine
-        self.here = parting.here
+        self.partition = exchange.partition
         self.core = engine.core
         self._lock = engine.lock
-        self._parting = parting
+        self._exchange = exchange
 
     @property
     def others(self) -> Sequence[int]:
         """The partitions to which it may send productions."""
-        return self._parting.others
+        return self._exchange.others
 
     def take(
         self,
@@ -169,25 +169,25 @@ class Member:
         ts by table, the same in all partitions. The transaction also saves the records of an atomic batch that the
         partitions in `others` own. They are sent afterwards.
         """
-        parting = self._parting
-        with parting.turn:
+        exchange = self._exchange
+        with exchange.turn:
             early = {} if strict or others else self._early(tables, number, kinds)
             records = {other: records_part(own, kinds) for other, own in (others or {}).items()}
             try:
-                by = parting.tell(early) if early else ()
+                by = exchange.tell(early) if early else ()
                 with self._lock:
-                    self._learn(kinds)
+                    self._add_kinds(kinds)
                     if number <= self.core.state.batch:
                         return [Counts(equal=part.size) for parts in tables.values() for part in parts]
-                    with parting.taking(number, early, by, records):
+                    with exchange.taking(number, early, by, records):
                         counts, each = self.engine.write_each(tables, dict(sources) or None, strict)
             finally:
-                receivers = [other for other in early if other not in parting.unheard]
-                parting.heard.update(dict.fromkeys(receivers, number))
+                receivers = [other for other in early if other not in exchange.unheard]
+                exchange.heard.update(dict.fromkeys(receivers, number))
                 if self.core.state.batch < number:  # it is not stored, and never will be
-                    parting.unheard.update(dict.fromkeys(receivers, self.core.state.batch))
+                    exchange.unheard.update(dict.fromkeys(receivers, self.core.state.batch))
                 if receivers:
-                    parting.wake()
+                    exchange.wake()
         if strict and counts.rejected:
             raise BatchRejected(0, counts.rejections)
         return [each[id(part)] for parts in tables.values() for part in parts]
@@ -197,47 +197,49 @@ class Member:
         if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
             return {}
         with self._lock:
-            self._learn(kinds)
+            self._add_kinds(kinds)
             if number <= self.core.state.batch or not any(view.early for view in self.core.views.values()):
                 return {}
             asked = Writes(planning=True)
             self.engine.write_each(tables, None, False, dry=asked)
-            early = self._parting.early(asked.leaving, self.core.state, number)
+            early = self._exchange.early(asked.leaving, self.core.state, number)
         for other in early:
-            if other not in self._parting.unheard:
-                self._parting.heard.pop(other, None)  # the next early set says whether that batch is saved
+            if other not in self._exchange.unheard:
+                self._exchange.heard.pop(other, None)  # the next early set says whether that batch is saved
         return early
 
     @property
     def unheard(self) -> Collection[int]:
         """The partitions that must hear which batch is saved before anything else."""
-        return self._parting.unheard
+        return self._exchange.unheard
 
     def sends_early(self, tell: Callable[[Mapping[int, EarlySet]], Collection[int]]) -> None:
         """Use `tell` to send early sets."""
-        self._parting.tell = tell
+        self._exchange.tell = tell
 
     def urgent(self, other: int) -> bool:
         """Return True if a partition must hear now which batch is saved: it comes first, or a caller waits for it."""
-        return other in self._parting.unheard or other in self._parting.asked
+        return other in self._exchange.unheard or other in self._exchange.asked
 
     def news(self, other: int) -> EarlySet | None:
         """Return an early set without parts, which tells a partition which batch is saved; None if it needs none."""
-        parting, state = self._parting, self.core.state
-        batch = parting.heard.get(other)
-        saved = parting.unheard.get(other)
+        exchange, state = self._exchange, self.core.state
+        batch = exchange.heard.get(other)
+        saved = exchange.unheard.get(other)
         if saved is not None:
-            return EarlySet(self.here, state.epoch, max(batch or 0, saved), saved, [])
-        return None if batch is None else EarlySet(self.here, state.epoch, max(batch, state.batch), state.batch, [])
+            return EarlySet(self.partition, state.epoch, max(batch or 0, saved), saved, [])
+        return (
+            None if batch is None else EarlySet(self.partition, state.epoch, max(batch, state.batch), state.batch, [])
+        )
 
     def knows(self, other: int, early: EarlySet) -> None:
         """Note that a partition has received this message."""
-        parting = self._parting
-        parting.asked.discard(other)
-        if parting.heard.get(other, early.batch) <= early.batch:
-            parting.heard.pop(other, None)
-            if parting.unheard.get(other) == early.saved:
-                del parting.unheard[other]
+        exchange = self._exchange
+        exchange.asked.discard(other)
+        if exchange.heard.get(other, early.batch) <= early.batch:
+            exchange.heard.pop(other, None)
+            if exchange.unheard.get(other) == early.saved:
+                del exchange.unheard[other]
 
     def hear(self, early: EarlySet) -> None:
         """Apply an early set of another partition."""
@@ -246,10 +248,10 @@ class Member:
     def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
         """Return the counts that these records would have, without storing them."""
         with self._lock:
-            self._learn(kinds)
+            self._add_kinds(kinds)
             return self.engine.write_each(tables, None, True, dry=Writes())[0]
 
-    def _learn(self, kinds: Mapping[str, str]) -> None:
+    def _add_kinds(self, kinds: Mapping[str, str]) -> None:
         self.core.ready()
         for name, kind in kinds.items():
             self.core.tables[name].ts_kind = kind
@@ -260,7 +262,7 @@ class Member:
 
     def _unless_refused(self, sender: int, take: Callable[[], _T]) -> _T:
         """Apply a message of another partition; if that fails, remember why."""
-        refused = self._parting.refused
+        refused = self._exchange.refused
         with self._lock:
             try:
                 out = take()
@@ -272,18 +274,18 @@ class Member:
 
     def owed(self, other: int) -> Production | None:
         """Return the next productions that a partition has not acknowledged; None if none can be sent now."""
-        number = self._parting.arrived.get(other, 0)
-        if other in self._parting.unheard:
+        number = self._exchange.arrived.get(other, 0)
+        if other in self._exchange.unheard:
             return None
         if self.core.state.sent.get(other, 0) <= number:
             return None
         with self.core.store.read() as reader:
             found = owed_after(reader, other, number, MOST)
-        return Production(self.here, self.core.state.epoch, found) if found else None
+        return Production(self.partition, self.core.state.epoch, found) if found else None
 
     def arrived(self, other: int, number: int) -> None:
         """Note that a partition has stored all productions up to this number."""
-        arrived = self._parting.arrived
+        arrived = self._exchange.arrived
         arrived[other] = max(number, arrived.get(other, 0))
 
     def clear(self) -> None:
@@ -293,8 +295,8 @@ class Member:
 
     def standing(self) -> MemberStatus:
         """Delete acknowledged productions, and return the status of the partition."""
-        self._parting.asked = set(self.others)
-        self._parting.wake()
+        self._exchange.asked = set(self.others)
+        self._exchange.wake()
         with self._lock:
             clear(self.core)
             state = self.core.state
@@ -302,12 +304,12 @@ class Member:
             with self.core.store.read() as reader:
                 stored = in_flight(reader) + sum(self.news(other) is not None for other in self.others)
         sources, kinds = dict(state.sources), dict(state.ts)
-        refused, batches = dict(self._parting.refused), dict(state.batches)
+        refused, batches = dict(self._exchange.refused), dict(state.batches)
         return MemberStatus(dict(state.sent), taken, sources, state.epoch, stored, state.batch, kinds, refused, batches)
 
     def marks(self) -> Marks:
         """Return the current numbers of productions."""
-        state, refused = self.core.state, dict(self._parting.refused)
+        state, refused = self.core.state, dict(self._exchange.refused)
         return Marks(dict(state.batches), {other: number for other, (_, number) in state.taken.items()}, refused)
 
     def note(self, source: str) -> bytes:
@@ -321,18 +323,18 @@ class Member:
 
     def repair(self, do: str, *what: Any) -> Any:
         """Perform a step of a repair; between "note" and "noted", collect the changes made here."""
-        noted = self._parting.noted
+        repair_changes = self._exchange.repair_changes
         if do == "noted":
-            self._parting.noted = None
-            return repaired_data(changes_of(self.core, noted or []))
+            self._exchange.repair_changes = None
+            return repaired_data(changes_of(self.core, repair_changes or []))
         if do == "note":
-            self._parting.noted = []
+            self._exchange.repair_changes = []
             return None
-        steps = RepairSteps(self.core, self._lock, [] if noted is None else noted, self._foreign)
+        steps = RepairSteps(self.core, self._lock, [] if repair_changes is None else repair_changes, self._foreign)
         return take_step(steps, do, *what)
 
     def _foreign(self, table: str, records: TableBatch) -> Mapping[int, int]:
-        return Router(self.core.app, self._parting.ranges).foreign(table, records, self.here)
+        return Router(self.core.app, self._exchange.ranges).foreign(table, records, self.partition)
 
     def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""

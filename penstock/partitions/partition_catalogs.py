@@ -68,16 +68,16 @@ def _must_fit(folders: Sequence[str], stores: Sequence[Store]) -> None:
             saved.append(read_state(reader).sent)
     for of, known in enumerate(acknowledged):
         for to, number in known.items():
-            there, given = applied[to].get(of, 0), saved[of].get(to, 0)
-            if there < number:
+            received, given = applied[to].get(of, 0), saved[of].get(to, 0)
+            if received < number:
                 raise ForeignPartition(
                     folders[to],
-                    f"its data.mdb is an older copy: it has applied {there} productions of partition {of}, which knows "
-                    f"that {number} were applied",
+                    f"its data.mdb is an older copy: it has applied {received} productions of partition {of}, which "
+                    f"knows that {number} were applied",
                 )
-            if there > given:
+            if received > given:
                 raise ForeignPartition(
                     folders[of],
                     f"its data.mdb is an older copy: it has saved {given} productions for partition {to}, which has "
-                    f"applied {there}",
+                    f"applied {received}",
                 )

@@ -43,13 +43,13 @@ class PartitionProcess:
     """The handle of a partition that has a process of its own."""
 
     def __init__(self, message: StartMessage, program: str) -> None:
-        self.here = message.here
-        self.folder = message.folders[message.here]
+        self.partition = message.partition
+        self.folder = message.folders[message.partition]
         self._message = message
         self._program = program  # the module whose `main` runs the partition
         self._turn = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._there: RemoteWriter | None = None
+        self._client: RemoteWriter | None = None
         self.closed = False
         self.begun = 0  # how many processes it has had
         _begun.add(self)
@@ -57,7 +57,7 @@ class PartitionProcess:
     @property
     def name(self) -> str:
         """The name of the partition in messages."""
-        return f"partition {self.here}"
+        return f"partition {self.partition}"
 
     @property
     def pid(self) -> int | None:
@@ -114,7 +114,7 @@ class PartitionProcess:
             self._end(0)
             raise PenstockError(f"the process of {self.name} ended before its store was open; its output may say why")
         try:
-            self._there = self._reached(process)
+            self._client = self._reached(process)
         except WireClosed:
             raise self._lost from None
 
@@ -164,9 +164,9 @@ class PartitionProcess:
 
     def _end(self, patience: float) -> None:
         """End its process: close its input, and kill it if it still runs after `patience` seconds."""
-        if self._there is not None:
-            self._there.close()
-            self._there = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         process, self._process = self._process, None
         if process is None:
             return
@@ -247,20 +247,20 @@ class PartitionProcess:
     def _ask(self, operation: Operation[A], **arguments: Any) -> A:
         process = self._process
         try:
-            if self._there is None or process is None:
+            if self._client is None or process is None:
                 raise WireClosed
             try:
-                return self._there.call(operation, **arguments)
+                return self._client.call(operation, **arguments)
             except Closed:  # by an interrupt here, in the middle of an answer
-                self._there = self._reached(process)
-                return self._there.call(operation, **arguments)
+                self._client = self._reached(process)
+                return self._client.call(operation, **arguments)
         except (WireClosed, Closed):
             raise self._lost from None
 
     def disown(self) -> None:
         """Close the pipes in a forked child, so that the input ends as soon as the parent closes it."""
         self.closed = True
-        process, self._process, self._there = self._process, None, None
+        process, self._process, self._client = self._process, None, None
         if process is not None:
             process.returncode = 0  # it is no child of this process: nothing is to be awaited
             for pipe in (process.stdin, process.stdout):
@@ -306,8 +306,8 @@ _begun: weakref.WeakSet[PartitionProcess] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for away in list(_begun):
-        away.disown()
+    for supervisor in list(_begun):
+        supervisor.disown()
 
 
 os.register_at_fork(after_in_child=_after_fork)

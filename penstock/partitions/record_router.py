@@ -37,7 +37,7 @@ class Router:
     def parted(self, table: str, batch: Batch) -> dict[int, Batch]:
         """Split a batch by partition; partitions that get nothing are left out."""
         records = batch.records
-        self._learn(self._tables[table], records)
+        self._add_kinds(self._tables[table], records)
         owners = np.full(records.n, _FIRST, np.int64)
         docs = records.places() if records.deletes else np.arange(records.n)
         if docs.size:
@@ -59,11 +59,14 @@ class Router:
         line_of = _line_of(records)
         return {owner: _part(batch, np.flatnonzero(owners == owner), line_of, owner == _FIRST) for owner in whole}
 
-    def foreign(self, table: str, records: TableBatch, here: int) -> dict[int, int]:
+    def foreign(self, table: str, records: TableBatch, partition: int) -> dict[int, int]:
         """Return the places of the records whose keys other partitions than `here` own, and these partitions."""
         parts = self.parted(table, Batch(records))
         return {
-            place: owner for owner, own in parts.items() if owner != here for place in own.places(range(own.records.n))
+            place: owner
+            for owner, own in parts.items()
+            if owner != partition
+            for place in own.places(range(own.records.n))
         }
 
     def routed(self, work: Iterable[tuple[str, Batch]]) -> tuple[Routed, dict[int, list[Batch]]]:
@@ -77,7 +80,7 @@ class Router:
                 parts.append(own)
         return out, shares
 
-    def _learn(self, table: Table, records: TableBatch) -> None:
+    def _add_kinds(self, table: Table, records: TableBatch) -> None:
         """Note the kind of a table's ts: that of its first valid record, whichever partition owns it."""
         if not table.has_ts or table.name in self.kinds:
             return

@@ -19,7 +19,7 @@ class StartMessage:
 
     app: AppTransfer
     folders: tuple[str, ...]
-    here: int
+    partition: int
     starts: tuple[int, ...]
     seed: int
     settings: Settings

@@ -34,7 +34,7 @@ _OWN = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-_HERE = {
+_LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.shuffle.compress": "false",  # the shuffle stays on this machine
@@ -110,7 +110,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     }
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        own |= _HERE
+        own |= _LOCAL
         if "Tiered" not in asked:
             java.append("-XX:TieredStopAtLevel=1")  # Java only moves bytes, and must leave the cores to workers
     builder = sql.SparkSession.builder.master(where).appName("penstock")

@@ -118,23 +118,23 @@ def crashtest(
     >>> crashtest(app, docs=[{"id": 1, "name": "Sue"}, {"id": 2, "name": "Joe"}], seeds=5).ok
     True
     """
-    learnt = makers(app, docs, folder).learnt()
+    profiles = makers(app, docs, folder).profiles()
     chosen = Seeds(first, seeds, budget, None if remembered is None else SeedFile(remembered), clock)
     if seed is not None:
         chosen = Seeds(seed, 1, None, None, clock)
     elif seeds is None and budget is None:
         chosen.budget = _DEFAULT
-    return _Test(app, learnt, chosen, progress).run()
+    return _Test(app, profiles, chosen, progress).run()
 
 
 class _Test:
     """A crash test in progress."""
 
     def __init__(
-        self, app: App, learnt: Sequence[DocumentProfile], seeds: Seeds, progress: Callable[[Totals], None] | None
+        self, app: App, profiles: Sequence[DocumentProfile], seeds: Seeds, progress: Callable[[Totals], None] | None
     ) -> None:
         self._app = app
-        self._learnt = learnt
+        self._profiles = profiles
         self._seeds = seeds
         self._others = variants_of(app)
         self._progress = progress
@@ -156,11 +156,11 @@ class _Test:
     def _breaches(self) -> Iterator[Breach]:
         """Yield the broken laws. Skip views that have a verdict, for example because their parent view is wrong."""
         oracle, choose = Oracle(self._app), Random(0)
-        stream = TrialStream(self._learnt)
+        stream = TrialStream(self._profiles)
         records = [stream.record(choose) for _ in range(_RECORDS)]
         oracle.take(records)
-        samples: dict[str, list[Pair]] = {own.table.name: [] for own in self._learnt}
-        for own in self._learnt:
+        samples: dict[str, list[Pair]] = {own.table.name: [] for own in self._profiles}
+        for own in self._profiles:
             samples[own.table.name] += [(key_in(own.table, doc), doc) for doc in own.docs]
             samples[own.table.name] += oracle.tables[own.table.name].living()
         for view in self._app.views():
@@ -179,7 +179,7 @@ class _Test:
 
     def _simulate(self) -> None:
         for seed in self._seeds:
-            plan = plan_of(seed, TrialStream(self._learnt), self._others)
+            plan = plan_of(seed, TrialStream(self._profiles), self._others)
             failure = attempt(self._app, plan, self._seeds.totals, self._verdicts)
             if self._progress is not None:
                 self._progress(self._seeds.totals)

@@ -129,9 +129,9 @@ def _records(app: App, docs: Any) -> SearchStrategy[Record]:
     for table in app.tables():
         given = own.given.get(table.name)
         if given is None or not hasattr(given, "map"):
-            learnt = own.of(table)
+            profile = own.of(table)
             given = st.builds(
-                lambda choose, now, learnt=learnt: learnt.document(choose, choose.choice(learnt.keys[:6]), now),
+                lambda choose, now, profile=profile: profile.document(choose, choose.choice(profile.keys[:6]), now),
                 st.randoms(use_true_random=False),
                 st.integers(0, 40),
             )

@@ -275,7 +275,7 @@ class Story:
             for name, rows in self._recompute.views().items():
                 assert dict(snap.view(name).items()) == rows, name
         assert engine.digest() == self._plain.digest()
-        standing = [seat.standing() for seat in engine.store.seats]
+        standing = [handle.standing() for handle in engine.store.handles]
         for i, own in enumerate(standing):
             assert own.pending == 0, f"partition {i} still stores what it was to send"
             for j, other in enumerate(standing):

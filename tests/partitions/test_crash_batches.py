@@ -145,25 +145,25 @@ def test_a_planted_bug_is_found(bug: Bug, tmp_path: Path) -> None:
 # -- waiting
 
 
-def damaged(seat: Any, sender: int) -> Any:
+def damaged(handle: Any, sender: int) -> Any:
     """Let a partition refuse the productions of another one."""
 
     def refuse() -> int:
         raise ps.PenstockError("the disk is full")
 
     def receive(production: Any) -> Any:
-        return seat._unless_refused(sender, refuse)
+        return handle._unless_refused(sender, refuse)
 
-    return mock.patch.object(seat, "receive", receive)
+    return mock.patch.object(handle, "receive", receive)
 
 
 def test_a_partition_that_can_t_take_its_records_takes_no_other_batch_first() -> None:
     with opened(None, partitions=3) as engine:
         assert isinstance(engine.store, PartitionedStore)
         put(engine, 1)
-        seats: Any = engine.store.seats
+        handles: Any = engine.store.handles
         own = [[key for key in KEYS if engine.store.ranges.of(encode_key(key)) == i] for i in range(3)]
-        with damaged(seats[1], 0):
+        with damaged(handles[1], 0):
             with pytest.raises(BatchWaits, match="partition 1 can't take its records of a batch that is saved"):
                 put(engine, 2)
             with pytest.raises(BatchWaits, match="the disk is full; once that is mended"):
@@ -181,7 +181,7 @@ def test_a_batch_that_can_t_be_tried_somewhere_is_in_nowhere() -> None:
     with opened(None) as engine:
         put(engine, 1)
         before = engine.digest()
-        broken = mock.patch.object(engine.store.seats[1], "tried", side_effect=ps.PenstockError("it is damaged"))
+        broken = mock.patch.object(engine.store.handles[1], "tried", side_effect=ps.PenstockError("it is damaged"))
         with broken, pytest.raises(ps.PenstockError, match="it is damaged"):
             put(engine, 2)
         assert engine.digest() == before
@@ -192,7 +192,7 @@ def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path)
     failed = threading.Event()
     with ps.open(shop(), tmp_path / "store", partitions=2) as engine:
         assert isinstance(engine.store, PartitionedStore)
-        other, take = engine.store.seats[1], engine.store.seats[1].take
+        other, take = engine.store.handles[1], engine.store.handles[1].take
 
         def fail(*_: Any) -> None:
             failed.set()
@@ -204,7 +204,7 @@ def test_a_put_that_fails_in_one_partition_ends_after_the_others(tmp_path: Path)
             ended.append(True)
             return answer
 
-        with mock.patch.object(engine.store.seats[0], "take", fail), mock.patch.object(other, "take", late):
+        with mock.patch.object(engine.store.handles[0], "take", fail), mock.patch.object(other, "take", late):
             with pytest.raises(ps.PenstockError, match="it is damaged"):
                 engine.put_many("users", [{"id": key, "name": "n", "v": 1} for key in KEYS])
             assert ended == [True]

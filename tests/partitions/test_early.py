@@ -32,7 +32,7 @@ def shop(production: ProductionName = "weak", chained: bool = True) -> ps.App:
 
 def members(engine: ps.Engine) -> list[Member]:
     assert isinstance(engine.store, PartitionedStore)
-    return engine.store.seats  # type: ignore[return-value]
+    return engine.store.handles  # type: ignore[return-value]
 
 
 def crossing(engine: ps.Engine, n: int = 40) -> tuple[list[dict[str, Any]], int]:
@@ -50,7 +50,7 @@ class Cut(Exception):
 @contextmanager
 def cut_off(member: Member) -> Iterator[list[EarlySet]]:
     """End a partition after it sent early sets, before it saves the batch."""
-    tell, told = member._parting.tell, list[EarlySet]()
+    tell, told = member._exchange.tell, list[EarlySet]()
 
     def once(early: Mapping[int, EarlySet]) -> Collection[int]:
         there = tell(early)
@@ -87,7 +87,7 @@ def test_a_save_wakes_the_couriers_which_have_news_then() -> None:
     with ps.open(shop(), None, partitions=2) as engine:
         docs, _ = crossing(engine, 1)
         first, heard = members(engine)[0], list[bool]()
-        first._parting.wake = lambda: heard.append(first.core.state.batch > 0 and first.news(1) is not None)
+        first._exchange.wake = lambda: heard.append(first.core.state.batch > 0 and first.news(1) is not None)
         engine.put_many("users", docs)
         assert any(heard), "a receiver hears of the save without a next batch"
 
@@ -161,7 +161,7 @@ BUGS = [
     Bug(
         "of a document's rows in an index the first is looked for",
         "mapreduce.plain_index:IndexReduce.of_sources",
-        "[own for own, _, _ in here], rank + 1",
+        "[own for own, _, _ in present], rank + 1",
         "[], rank + 1",
     ),
 ]
@@ -173,7 +173,7 @@ def told_late() -> None:
     with ps.open(app, None, partitions=2) as engine:
         docs, _ = crossing(engine, 1)
         first, second = members(engine)
-        tell, late = first._parting.tell, list[EarlySet]()
+        tell, late = first._exchange.tell, list[EarlySet]()
 
         def lost(early: Mapping[int, EarlySet]) -> Collection[int]:
             late.extend(one for one in early.values() if one.parts)
@@ -196,7 +196,7 @@ def test_what_was_saved_is_newer_than_what_was_told_of_it() -> None:
     told_late()
     bug = Bug("", "partitions.exchange.exchange:_take", "_guarded(state, sender, (epoch, batch, 1))", "state")
     other = Bug(
-        "", "partitions.member:Member.news", "batch = parting.heard.get(other)", "batch = None"
+        "", "partitions.member:Member.news", "batch = exchange.heard.get(other)", "batch = None"
     )  # nor is it said
     with planted(bug), planted(other), pytest.raises(AssertionError):
         told_late()
@@ -216,8 +216,8 @@ def test_an_opening_takes_it_back(tmp_path: Path) -> None:
     before = engine.digest()
     with cut_off(members(engine)[0]), pytest.raises(Cut):
         engine.put("users", docs[-1])
-    members(engine)[0]._parting.heard.clear()  # as if all had ended here
-    members(engine)[0]._parting.unheard.clear()
+    members(engine)[0]._exchange.heard.clear()  # as if all had ended here
+    members(engine)[0]._exchange.unheard.clear()
     engine.close()
     with pytest.raises(ps.PenstockError, match="told of something that partition 0 does not have; open"):
         repartition(tmp_path / "s", 1)
@@ -236,14 +236,14 @@ def not_reached(path: Path) -> None:
     first = members(engine)[0]
     with cut_off(first), pytest.raises(Cut):
         engine.put("users", {**docs[0], "v": 1000, "ts": 2})
-    first._parting.heard.clear()  # as if all had ended here
-    first._parting.unheard.clear()
+    first._exchange.heard.clear()  # as if all had ended here
+    first._exchange.unheard.clear()
     engine.close()
     image = path.with_name("image")
     with mock.patch("penstock.engine.partitioned_opening.delivered_productions"):  # nothing arrives
         engine = ps.open(shop("auto"), path, processes=False)
         first = members(engine)[0]
-        tell = first._parting.tell
+        tell = first._exchange.tell
         first.sends_early(lambda early: ())
         for doc in docs[6:9]:
             engine.put("users", doc)
@@ -291,7 +291,7 @@ def test_a_batch_that_failed_is_taken_back_before_the_next_one_is_in() -> None:
         first = members(engine)[0]
         with cut_off(first), pytest.raises(Cut):
             engine.put("users", docs[0])
-        tell = first._parting.tell
+        tell = first._exchange.tell
         first.sends_early(lambda early: ())
         engine.put("users", docs[1])
         assert first.core.state.sent == {1: 1}, "one that can't be reached is owed it"
@@ -306,7 +306,7 @@ def test_what_is_told_again_or_late_changes_nothing() -> None:
         docs, _ = crossing(engine)
         first, second = members(engine)
         told: list[EarlySet] = []
-        tell = first._parting.tell
+        tell = first._exchange.tell
 
         def heard(early: Mapping[int, EarlySet]) -> Collection[int]:
             told.extend(early.values())
@@ -327,7 +327,7 @@ def test_what_nobody_has_is_saved() -> None:
     with ps.open(shop(DeliveryMode.AUTO.value), None, partitions=2) as engine:
         docs, n = crossing(engine)
         first, _ = members(engine)
-        tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = first._parting.tell
+        tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = first._exchange.tell
         first.sends_early(lambda early: () if any(one.parts for one in early.values()) else tell(early))
         engine.put_many("users", docs)
         assert first.core.state.sent == {1: 1}

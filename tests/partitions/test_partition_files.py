@@ -78,7 +78,7 @@ def crash_between(engine: ps.Engine, spout: FileSpout | ParquetSpout, limit: int
     batch = next(batches(spout, limit))
     own = engine.store.writing.routed({"users": [delivered(batch)]}).get(first, {})
     assert batch.source is not None
-    engine.store.seats[first].take(own, {batch.source: Resume(batch.resume, batch.note)}, 99, {})
+    engine.store.handles[first].take(own, {batch.source: Resume(batch.resume, batch.note)}, 99, {})
 
 
 @pytest.mark.parametrize("again", [3, 7, 1000])
@@ -123,7 +123,7 @@ def test_a_spout_without_offsets_is_told_from_one_that_moved(tmp_path: Path) -> 
         assert isinstance(engine.store, PartitionedStore)
         cut = batch(0, 20)
         own = engine.store.writing.routed({"users": [delivered(cut)]})[1]
-        engine.store.seats[1].take(own, {"other:feed": Resume(20)}, 99, {})
+        engine.store.handles[1].take(own, {"other:feed": Resume(20)}, 99, {})
     with ps.open(shop(), tmp_path / "s", processes=False) as engine:
         with pytest.raises(SourceCut, match=r"^other:feed: some partition stands between 0 and 50, .* again=True$"):
             list(engine.load("users", [batch(0, 50)]))
@@ -159,16 +159,16 @@ def test_a_file_that_begins_anew_is_whole_after_a_crash(
             write(40, 3)
         spout = open_file(str(path), "users", again=again)
         spout.begin(engine.remembered)
-        seat, calls = engine.store.seats[first], iter(range(10))
-        real = type(seat).take
+        handle, calls = engine.store.handles[first], iter(range(10))
+        real = type(handle).take
 
         def take(own: Any, *what: Any) -> Any:
-            if own is seat and next(calls) == (crash == "in the batch"):
+            if own is handle and next(calls) == (crash == "in the batch"):
                 raise PenstockError("killed here")
             return real(own, *what)
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(seat), "take", take)
+            patch.setattr(type(handle), "take", take)
             with pytest.raises(PenstockError, match="killed here"):
                 list(engine.load("users", batches(spout, 20)))
     with ps.open(shop(), tmp_path / "s", processes=False) as engine:

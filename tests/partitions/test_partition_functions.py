@@ -66,8 +66,8 @@ def test_repairs_work_where_views_run_functions_of_the_user(tmp_path: Path) -> N
         engine.settle()
         before = engine.digest()
         for view in VIEWS:
-            for seat in engine.store.seats:
-                own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
+            for handle in engine.store.handles:
+                own: Any = ps.Engine(handle.engine)  # type: ignore[attr-defined]
                 db = rows_db(own.store.core.views[view].number)
                 with own.snapshot() as snap:  # the store's random seed may leave a partition without groups
                     lost = [key for key, _ in islice(snap.reader().scan(db), 1)]

@@ -193,7 +193,7 @@ def test_a_file_goes_on_where_each_partition_stands(tmp_path: Path, until: int) 
         list(parts.load("users", [_file(0, 5)]))
         cut = _file(5, 25)
         ahead = parts.store.writing.routed({"users": [Batch(cut.records)]})[1]
-        parts.store.seats[1].take(ahead, {"file": Resume(cut.resume)}, 99, {"users": "number"})
+        parts.store.handles[1].take(ahead, {"file": Resume(cut.resume)}, 99, {"users": "number"})
         n = sum(part.size for own in ahead.values() for part in own)
     with ps.open(shop(), tmp_path / "s", processes=False) as parts:
         assert isinstance(parts.store, PartitionedStore)
@@ -252,13 +252,13 @@ def test_processes_do_the_work_and_are_followed(tmp_path: Path, production: Prod
             parts.put_many("users", docs)
             whole.put_many("users", docs)
             if now == 2:
-                pid = parts.store.seats[0].pid  # type: ignore[attr-defined]
+                pid = parts.store.handles[0].pid  # type: ignore[attr-defined]
                 os.kill(pid, signal.SIGKILL)
         with parts.snapshot(consistency="position") as own, whole.snapshot() as other:
             for view in shop().views():
                 assert list(own.view(view.name).items()) == list(other.view(view.name).items())
         assert [part["epoch"] for part in parts.status()["partitions"]] == [2, 1]
-        assert all(seat.standing().pending == 0 for seat in parts.store.seats)
+        assert all(handle.standing().pending == 0 for handle in parts.store.handles)
     with ps.open(app, tmp_path / "s", readonly=True) as reader, reader.snapshot() as snap:
         assert snap.view("names")["a"]["n"]
 
@@ -311,10 +311,10 @@ def test_a_digest_names_a_partition_that_takes_nothing(monkeypatch: pytest.Monke
 
     with ps.open(shop(), None, partitions=2) as parts:
         assert isinstance(parts.store, PartitionedStore)
-        seats: Any = parts.store.seats
+        handles: Any = parts.store.handles
         with monkeypatch.context() as still:
             still.setattr(
-                seats[1], "receive", lambda production: seats[1]._unless_refused(0, lambda: refuse(production))
+                handles[1], "receive", lambda production: handles[1]._unless_refused(0, lambda: refuse(production))
             )
             with pytest.raises(ps.PenstockError):
                 parts.put_many("users", [document(i) for i in range(40)])

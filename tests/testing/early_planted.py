@@ -19,13 +19,13 @@ NAMED = [
     Bug(
         "saved after send: what was there is not kept with what is told",
         "partitions.exchange.exchange:take_early_set",
-        "parting.keep(writes, early.sender, UndoRow(early.batch, before))",
+        "exchange.keep(writes, early.sender, UndoRow(early.batch, before))",
         "pass",
     ),
     Bug(
         "two slots: what a batch that is not in left counts as what was there before the next one",
         "partitions.exchange.exchange:take_early_set",
-        "if parting.keeps_after(early.sender, early.saved):",
+        "if exchange.keeps_after(early.sender, early.saved):",
         "if False:",
     ),
     Bug(
@@ -74,7 +74,7 @@ NAMED = [
     Bug(
         "two spouts: what a partition has of a source is taken again",
         "engine.partitioned_writing:PartitionedWriting._resumed",
-        "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
+        "left = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),
 ]
@@ -84,13 +84,13 @@ BUGS = [
     Bug(
         "others do not know of a batch that failed when the next one is in",
         "partitions.member:Member.take",
-        "parting.unheard.update(dict.fromkeys(receivers, self.core.state.batch))",
+        "exchange.unheard.update(dict.fromkeys(receivers, self.core.state.batch))",
         "pass",
     ),
     Bug(
         "productions overtake what became of an early set",
         "partitions.member:Member.owed",
-        "if other in self._parting.unheard:",
+        "if other in self._exchange.unheard:",
         "if False:",
     ),
     Bug(
@@ -125,8 +125,8 @@ BUGS = [
     Bug(
         "who does not answer is taken to have it",
         "partitions.member:Member.take",
-        "by = parting.tell(early) if early else ()",
-        "by = (parting.tell(early), early)[1] if early else ()",
+        "by = exchange.tell(early) if early else ()",
+        "by = (exchange.tell(early), early)[1] if early else ()",
     ),
     Bug(
         "what became of a batch is older than what was saved after it",
@@ -137,7 +137,7 @@ BUGS = [
     Bug(
         "what was there is kept for ever",
         "partitions.exchange.exchange:take_early_set",
-        "parting.keep(writes, early.sender, None)",
+        "exchange.keep(writes, early.sender, None)",
         "pass",
     ),
     Bug(

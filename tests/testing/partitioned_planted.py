@@ -43,9 +43,9 @@ NAMED = [
     Bug(
         "equal redelivery dropped: what was sent before is not sent again",
         "partitions.member:Member.owed",
-        "number = self._parting.arrived.get(other, 0)",
-        "number = self._parting.arrived.get(other, 0); "
-        "self._parting.arrived[other] = self.core.state.sent.get(other, 0)",
+        "number = self._exchange.arrived.get(other, 0)",
+        "number = self._exchange.arrived.get(other, 0); "
+        "self._exchange.arrived[other] = self.core.state.sent.get(other, 0)",
     ),
     Bug(
         "old send retried: what was taken is taken again",
@@ -74,7 +74,7 @@ NAMED = [
     Bug(
         "two spouts: what a partition has of a source is taken again",
         "engine.partitioned_writing:PartitionedWriting._resumed",
-        "kept = [] if resume.offset <= done else [after(part, done) for part in parts]",
+        "left = [] if resume.offset <= done else [after(part, done) for part in parts]",
         "kept = parts",
     ),
 ]
@@ -123,7 +123,7 @@ BUGS = [
     Bug(
         "what others own is folded here too",
         "mapreduce.group_crossing:GroupCrossing.part",
-        "return plus.take(came == self.here), minus.take(went == self.here)",
+        "return plus.take(came == self.partition), minus.take(went == self.partition)",
         "return plus, minus",
     ),
     Bug(

@@ -35,7 +35,9 @@ KEPT: dict[str, str] = {
 }
 
 # Words that are no part of the name of a function, a parameter or an attribute, in lower case.
-RETIRED_PARTS = {"mend", "relearn", "retell", "retold", "sweep", "swept", "told", "untold"}
+RETIRED_PARTS = {
+    "mend", "mender", "parting", "relearn", "retell", "retold", "seat", "seats", "sweep", "swept", "told", "untold",
+}  # fmt: skip
 
 # Names with such a word: why. This list may only shrink.
 KEPT_PARTS: dict[str, str] = {

@@ -69,7 +69,7 @@ class LmdbWriter(LmdbRows):
         self._live()
         if items:
             if db in self._changed:
-                self._note(db, [key for key, _ in items])
+                self._add_changed(db, [key for key, _ in items])
             self._do(partial(self._put, db, items, append, new))
 
     def delete_many(self, db: str, keys: Sequence[bytes]) -> None:
@@ -77,7 +77,7 @@ class LmdbWriter(LmdbRows):
         self._live()
         if keys and self._handle(db) is not None:
             if db in self._changed:
-                self._note(db, keys)
+                self._add_changed(db, keys)
             self._do(partial(self._delete, db, keys))
 
     def clear(self, db: str) -> None:
@@ -122,11 +122,11 @@ class LmdbWriter(LmdbRows):
         before = {} if known is None else known.by_db
         self.complete({db: own for db, own in digests.items() if db not in before or not before[db].whole})
 
-    def _note(self, db: str, keys: Sequence[bytes]) -> None:
+    def _add_changed(self, db: str, keys: Sequence[bytes]) -> None:
         """Record changed keys of a watched database."""
-        noted = self._changed[db]
-        if noted is not None:
-            noted += keys
+        changed = self._changed[db]
+        if changed is not None:
+            changed += keys
 
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
         txn = self._live()

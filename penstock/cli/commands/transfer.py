@@ -82,8 +82,8 @@ def export(ctx: Context, name: str, format: str | None, output: str | None, safe
             app.lookup(name)
         what = snap.schema.tables[name].table if name in snap.schema.tables else view_by_name(snap, name)
         source: _Source = _TableDocuments(snap, what) if isinstance(what, Table) else _Rows(snap, what)
-        rows_stand_there = output is None and ctx.terminal
-        quiet_context = replace(ctx, quiet=True) if rows_stand_there else ctx
+        rows_on_terminal = output is None and ctx.terminal
+        quiet_context = replace(ctx, quiet=True) if rows_on_terminal else ctx
         with progress(quiet_context, name, source.total) as bar, _output(output, packing) as out:
             _write(source, kind, out, lambda n: bar.advance(n, n), safe)
     left = f"; {source.deletions:,} deletions are not in it" if kind != "jsonl" and source.deletions else ""

@@ -138,12 +138,12 @@ class _Scan:
         first: int | None = None
         for block in table.blocks():
             found = [unwrap(line) for line in block.lines]
-            here = np.flatnonzero([not one.absent for one in found])
+            present = np.flatnonzero([not one.absent for one in found])
             patched = [one.patched.fields for one in found if one.patched is not None and not one.absent]
             lines = [one.line for one in found if one.line is not None]
             assert not (patched and lines), "a table's documents are all merged or all not"
             hits = search.in_dicts(patched) if patched else search.in_lines(lines)
-            self._take(hits, table.newest_keys(block, here[[hit.place for hit in hits]]) if hits else [])
+            self._take(hits, table.newest_keys(block, present[[hit.place for hit in hits]]) if hits else [])
             first = int(block.records[0]) if first is None else first
             self._tell(int(block.records[-1]) + 1 - first, table.tail - first)
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import DocumentLog, forget_step, segments_from
-from penstock.core.catalog_nodes import moves_noted
+from penstock.core.catalog_nodes import numbers_moved_lines
 from penstock.core.reading.snapshot import Snapshot
 from penstock.gateway import TableNode, forgettable
 
@@ -173,9 +173,9 @@ class _Table:
             if head >= last:
                 return False
             self._room(head)
-            noted = moves_noted(self._core.catalog, self._core.state, self._node.table)
+            numbered = numbers_moved_lines(self._core.catalog, self._core.state, self._node.table)
             with self._core.store.write() as writer:
-                then = self._log.compact_step(writer, STEP_RECORDS, self._node.carry(noted), asked=True)
+                then = self._log.compact_step(writer, STEP_RECORDS, self._node.carry(numbered), asked=True)
             assert then is not None, "there is a segment, and room for its keys"
             then()
             passed, copied = passed + self._log.head - head, copied + self._log.mark.tail - tail

@@ -78,8 +78,8 @@ def _slots(node: TableNode, reader: Reader, holds: Holds) -> tuple[list[bytes], 
     assert not refused, "they are keys of documents"
     node.make_room(len(keys))
     slots = node.slots_of(reader, k0, k1)
-    here = node.log.keys.state[slots] & PRESENT != 0
-    return [key for key, there in zip(keys, here.tolist(), strict=True) if there], slots[here]
+    present = node.log.keys.state[slots] & PRESENT != 0
+    return [key for key, is_present in zip(keys, present.tolist(), strict=True) if is_present], slots[present]
 
 
 def _in_place(node: TableNode, reader: Reader, slots: Slots) -> Callable[[Writer, ViewNode, Emissions], None]:

@@ -66,8 +66,8 @@ class DocumentContributions:
 def places_of(documents: Index, wanted: Sequence[int]) -> Index:
     """Return the place of each wanted document among documents that ascend; -1 where it is missing."""
     places = np.full(len(wanted), -1, np.int64)
-    here = np.isin(wanted, documents)
-    places[here] = np.searchsorted(documents, np.array(wanted, np.int64)[here])
+    found = np.isin(wanted, documents)
+    places[found] = np.searchsorted(documents, np.array(wanted, np.int64)[found])
     return places
 
 

@@ -82,8 +82,8 @@ def last_of_each(items: Items, gone: Mask) -> tuple[Items, Mask]:
     """Sort items. Keep the last of several changes of one item."""
     order = sort_order(items)
     last = np.ones(order.size, bool)
-    here, after = order[:-1], order[1:]
-    last[:-1] = (items.node[here] != items.node[after]) | ~same_items(items, here, items, after)
+    earlier, after = order[:-1], order[1:]
+    last[:-1] = (items.node[earlier] != items.node[after]) | ~same_items(items, earlier, items, after)
     order = order[last]
     return items.take(order), gone[order]
 

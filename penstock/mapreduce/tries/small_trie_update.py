@@ -103,7 +103,7 @@ class SmallTrieUpdate(TrieUpdate):
             above: dict[tuple[int, int], list[_Child]] = {}
             for (place, prefix), child in levels.get(depth, {}).items():
                 above.setdefault((place, prefix & _MASKS[depth - 1]), []).append(child)
-            here = levels.setdefault(depth - 1, {})
+            parents = levels.setdefault(depth - 1, {})
             for (place, prefix), children in above.items():
                 key = self._address(place, prefix, depth - 1)
                 before = self._inner.get(key)
@@ -113,7 +113,7 @@ class SmallTrieUpdate(TrieUpdate):
                 if parent is None:
                     return None
                 nodes[key], count, folded = parent
-                here[place, prefix] = prefix, count, folded
+                parents[place, prefix] = prefix, count, folded
         return nodes, [(place, child) for (place, _), child in sorted(levels[0].items())]
 
     def _parent(self, node: Node, changed: list[_Child], place: int) -> tuple[Node, int, tuple[Any, ...]] | None:

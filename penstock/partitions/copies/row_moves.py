@@ -106,14 +106,14 @@ class RowMoves:
 
     def _table(self, name: str) -> None:
         views = [v for v in self._snap.schema.views_on(name) if isinstance(v.mapper, FunctionMapper)]
-        noted = self._must_keep_order(name)
+        ordered = self._must_keep_order(name)
         for target in self._targets:
             target.begin(name, sum(self._tails(name)))
         groups = {view.number: Groups() for view in views}
         for i, part in enumerate(self._snap.parts):
             before = sum(self._tails(name)[:i])
             for segment in part.log(name).segments():
-                self._segment(name, part, segment, views, groups, before if noted else None)
+                self._segment(name, part, segment, views, groups, before if ordered else None)
                 self._passed(len(segment))
                 if any(own.size > _GROUPS for own in groups.values()):
                     for target in self._targets:
@@ -122,11 +122,11 @@ class RowMoves:
         for target in self._targets:
             target.end(groups)
         moved = sum(target.living for target in self._targets)
-        there = sum(read_mark(part.reader(), self._number(name)).present for part in self._snap.parts)
-        if moved != there:
+        expected = sum(read_mark(part.reader(), self._number(name)).present for part in self._snap.parts)
+        if moved != expected:
             raise PenstockError(
-                f"table {name!r} says that it has {there:,} documents and {moved:,} were found; run `penstock check`, "
-                "and repartition again"
+                f"table {name!r} says that it has {expected:,} documents and {moved:,} were found; run "
+                "`penstock check`, and repartition again"
             )
 
     def _number(self, table: str) -> int:

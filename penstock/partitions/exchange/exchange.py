@@ -72,13 +72,13 @@ class ReceivedProductions:
 class PartitionExchange:
     """A core's view of the other partitions."""
 
-    def __init__(self, here: int, ranges: KeyRanges) -> None:
-        self.here = here
+    def __init__(self, partition: int, ranges: KeyRanges) -> None:
+        self.partition = partition
         self.ranges = ranges
-        self.crossing = GroupCrossing(here, ranges)
+        self.crossing = GroupCrossing(partition, ranges)
         self.batch = 0  # the number of the batch that is being taken, while one is
         self.refused: dict[int, str] = {}  # by sender, why its last message can't be applied
-        self.noted: list[FeedChanges] | None = None  # changes by productions, while a repair collects them
+        self.repair_changes: list[FeedChanges] | None = None  # changes by productions, while a repair collects them
         self.arrived: Sent = {}  # by receiver, the number of the last production that it has acknowledged
         self._cleared: Sent = {}  # by receiver, the number up to which productions are deleted
         self._delay = ProductionDelay()
@@ -91,7 +91,7 @@ class PartitionExchange:
         self.asked: set[int] = set()  # partitions to hear the outcome now, and not only when nothing else is sent
         self._early: dict[int, bytes] = {}  # by receiver, its early set of the current batch
         self._records: Mapping[int, Part] = {}  # by owner, its records of that batch, if it is atomic
-        self._kept: dict[int, int] = {}  # by sender, the batch that has an undo row here; 0 for none
+        self._undo_batches: dict[int, int] = {}  # by sender, the batch that has an undo row here; 0 for none
 
     @property
     def views(self) -> Sequence[ViewNode]:
@@ -101,14 +101,14 @@ class PartitionExchange:
     @property
     def others(self) -> list[int]:
         """The other partitions."""
-        return [other for other in range(len(self.ranges)) if other != self.here]
+        return [other for other in range(len(self.ranges)) if other != self.partition]
 
     def recall(self, reader: Reader, state: StateRow) -> None:
         """Restore the numbers from the rows of the store."""
         oldest = oldest_owed(reader, self.others)
         self._cleared = {other: oldest.get(other, number) for other, number in state.sent.items()}
         self.arrived = dict(self._cleared)
-        self._kept = unconfirmed_batches(reader)
+        self._undo_batches = unconfirmed_batches(reader)
         self._delay.recall(reader)
 
     def arrange(self, views: Sequence[ViewNode]) -> None:
@@ -132,7 +132,7 @@ class PartitionExchange:
         for other, parts in leaving.items():
             sets = [numbered(part, number) for part in parts]
             slow = any(part[0] in waits for part in parts)
-            out[other] = EarlySet(self.here, state.epoch, number, state.batch, sets, slow)
+            out[other] = EarlySet(self.partition, state.epoch, number, state.batch, sets, slow)
         return out
 
     @contextmanager
@@ -198,13 +198,13 @@ class PartitionExchange:
 
     def keeps_after(self, sender: int, saved: int) -> bool:
         """Return True if an undo row is kept for a batch of the sender after its last saved one."""
-        return self._kept.get(sender, 0) > saved
+        return self._undo_batches.get(sender, 0) > saved
 
-    def keep(self, writes: Writes, sender: int, kept: UndoRow | None) -> None:
+    def keep(self, writes: Writes, sender: int, undo: UndoRow | None) -> None:
         """Store the undo row for a batch of the sender with the transaction; None deletes it."""
-        writes.during.append(lambda writer: keep_before(writer, sender, kept))
-        batch = 0 if kept is None else kept.batch
-        writes.after.append(lambda: self._kept.update({sender: batch}))
+        writes.during.append(lambda writer: keep_before(writer, sender, undo))
+        batch = 0 if undo is None else undo.batch
+        writes.after.append(lambda: self._undo_batches.update({sender: batch}))
 
     def _wake(self) -> None:
         self.wake()
@@ -245,8 +245,8 @@ class PartitionExchange:
                 continue
             if view is None:
                 raise PenstockError(
-                    f"another partition sent something for view number {part[0]}, which partition {self.here} does not "
-                    "have; close all of them, and open the store anew"
+                    f"another partition sent something for view number {part[0]}, which partition {self.partition} "
+                    "does not have; close all of them, and open the store anew"
                 )
             self.crossing.gather(view, part, writes.gathered.setdefault(view.number, TransactionContributions()))
 
@@ -256,34 +256,34 @@ def _nobody(early: Mapping[int, EarlySet]) -> Collection[int]:
     return ()
 
 
-def parting_of(core: Core) -> PartitionExchange:
+def exchange_of(core: Core) -> PartitionExchange:
     """Return the exchange of a core that is one partition of several."""
-    parting = core.parting
-    assert isinstance(parting, PartitionExchange), "a partition is opened with its exchange"
-    return parting
+    exchange = core.exchange
+    assert isinstance(exchange, PartitionExchange), "a partition is opened with its exchange"
+    return exchange
 
 
 def receive(core: Core, production: Production) -> int:
     """Apply a production; return the number up to which all productions of its sender are durable here."""
-    parting = parting_of(core)
-    for fresh in parting.fresh(core.state, production):
-        _take(core, parting, production, fresh)
+    exchange = exchange_of(core)
+    for fresh in exchange.fresh(core.state, production):
+        _take(core, exchange, production, fresh)
     return ProductionGuard(*core.state.taken.get(production.sender, (0, 0))).number
 
 
-def _take(core: Core, parting: PartitionExchange, production: Production, fresh: ReceivedProductions) -> None:
+def _take(core: Core, exchange: PartitionExchange, production: Production, fresh: ReceivedProductions) -> None:
     sender, epoch, batch = production.sender, production.epoch, fresh.batch
     contributions = [part for part in fresh.parts if not is_records(part)]
     refused: dict[str, int] = {}
 
     def change(writer: Writer, writes: Writes) -> None:
-        parting.gather(parting.views, core.catalog.highest(), contributions, writes)
+        exchange.gather(exchange.views, core.catalog.highest(), contributions, writes)
         for part in fresh.parts:
             if is_records(part):
                 refused.update(take_records(core, part, writer, writes))
-        if (noted := parting.noted) is not None:
+        if (repair_changes := exchange.repair_changes) is not None:
             writes.feeding = True
-            writes.after.append(lambda: noted.extend(writes.fed))
+            writes.after.append(lambda: repair_changes.extend(writes.fed))
 
     def then(state: StateRow) -> StateRow:
         taken, rejected = {**state.taken, sender: (epoch, fresh.number)}, added(state.rejected, refused)
@@ -295,21 +295,21 @@ def _take(core: Core, parting: PartitionExchange, production: Production, fresh:
 
 def take_early_set(core: Core, early: EarlySet) -> None:
     """Apply an early set; before that, undo an earlier one whose batch was not saved."""
-    parting = parting_of(core)
+    exchange = exchange_of(core)
     core.ready()
     if not newer(guard_of(core.state, early.sender), early):
         return
-    if parting.keeps_after(early.sender, early.saved):
-        _put_back(core, parting, early.sender)
+    if exchange.keeps_after(early.sender, early.saved):
+        _put_back(core, exchange, early.sender)
 
     def change(writer: Writer, writes: Writes) -> None:
         if early.parts:
             before: list[Part] = []
             writes.before = before
-            parting.gather(parting.views, core.catalog.highest(), early.parts, writes)
-            parting.keep(writes, early.sender, UndoRow(early.batch, before))
+            exchange.gather(exchange.views, core.catalog.highest(), early.parts, writes)
+            exchange.keep(writes, early.sender, UndoRow(early.batch, before))
         else:
-            parting.keep(writes, early.sender, None)
+            exchange.keep(writes, early.sender, None)
 
     def then(state: StateRow) -> StateRow:
         first = core.state.position + 1  # its own position, or that of the next commit if no row changes
@@ -319,14 +319,14 @@ def take_early_set(core: Core, early: EarlySet) -> None:
     core.amend(change, then)
 
 
-def _put_back(core: Core, parting: PartitionExchange, sender: int) -> None:
+def _put_back(core: Core, exchange: PartitionExchange, sender: int) -> None:
     first = core.state.told_at.get(sender)
 
     def change(writer: Writer, writes: Writes) -> None:
-        kept = undo_rows(writer, sender)
-        assert kept is not None, "memory says what is kept"
-        parting.gather(parting.views, core.catalog.highest(), kept.parts, writes)
-        parting.keep(writes, sender, None)
+        undo = undo_rows(writer, sender)
+        assert undo is not None, "memory says what is kept"
+        exchange.gather(exchange.views, core.catalog.highest(), undo.parts, writes)
+        exchange.keep(writes, sender, None)
         if first is not None:
             state, start = core.state, first
             writes.during.append(lambda writer: _add_span(writer, state, start, state.position + writes.changed))
@@ -350,10 +350,10 @@ def _guarded(state: StateRow, sender: int, order: Guard) -> StateRow:
 
 def clear(core: Core) -> None:
     """Delete acknowledged productions in a separate transaction."""
-    parting = parting_of(core)
-    if not parting.cluttered:
+    exchange = exchange_of(core)
+    if not exchange.cluttered:
         return
     writes = Writes()
     with core.store.write() as writer:
-        parting.delete(writer, writes)
+        exchange.delete(writer, writes)
     writes.committed()

@@ -46,9 +46,9 @@ class AtomicBatches:
     """The atomic batches of a store that partitions still must apply; `carry` delivers productions in one process."""
 
     def __init__(
-        self, seats: Sequence[PartitionHandle], standing: Sequence[MemberStatus], carry: Callable[[], None]
+        self, handles: Sequence[PartitionHandle], standing: Sequence[MemberStatus], carry: Callable[[], None]
     ) -> None:
-        self._handles = seats
+        self._handles = handles
         self._carry = carry
         self._unsure: set[tuple[int, int]] = set()  # by sender and receiver, those of a batch that may have been saved
         self._waiting = {  # by sender and receiver, the number of the production

@@ -30,7 +30,7 @@ def join(members: Sequence[Member]) -> None:
 
 def _send_early_sets(member: Member, members: Sequence[Member]) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
     def tell(early: Mapping[int, EarlySet]) -> Collection[int]:
-        there: list[int] = []
+        reached: list[int] = []
         for other, one in early.items():
             with suppress(PenstockError):  # a receiver that fails gets a production later
                 if other in member.unheard and one.parts and (news := member.news(other)) is not None:
@@ -39,8 +39,8 @@ def _send_early_sets(member: Member, members: Sequence[Member]) -> Callable[[Map
                 while (owed := member.owed(other)) is not None:
                     member.arrived(other, members[other].receive(owed))
                 members[other].hear(one)
-                there.append(other)
-        return there
+                reached.append(other)
+        return reached
 
     return tell
 
@@ -52,12 +52,12 @@ def delivered_productions(members: Sequence[Member]) -> None:
     while more:
         more = False
         for sender, other in ways:
-            if (sender.here, other) in failed:
+            if (sender.partition, other) in failed:
                 continue
             try:
                 more = _deliver_first(sender, other, members) or more
             except PenstockError as error:
-                failed[sender.here, other] = error
+                failed[sender.partition, other] = error
     for why in failed.values():
         raise why
 
@@ -74,7 +74,7 @@ def _deliver_first(sender: Member, other: int, members: Sequence[Member]) -> boo
     return news is not None or owed is not None
 
 
-def at_rest(seats: Sequence[PartitionHandle], carry: Callable[[], None], patience: float) -> list[str]:
+def at_rest(handles: Sequence[PartitionHandle], carry: Callable[[], None], patience: float) -> list[str]:
     """Wait until nothing is in flight, or only refused productions; return why these are refused.
 
     Two rounds of questions must get the same numbers, with no message stored. With refused productions, the numbers
@@ -85,7 +85,7 @@ def at_rest(seats: Sequence[PartitionHandle], carry: Callable[[], None], patienc
     while True:
         with suppress(PenstockError):  # the receiver's status tells why
             carry()
-        now = [seat.standing() for seat in seats]
+        now = [handle.standing() for handle in handles]
         if [(own.sent, own.taken) for own in now] != [(own.sent, own.taken) for own in before]:
             before, since = now, time.monotonic()
         elif not any(own.pending for own in now):

@@ -46,7 +46,7 @@ class DeliveryThread(threading.Thread):
         self._news = threading.Event()
         self._delivery: EarlyDelivery | None = None
         self._ended = False
-        self._there: RemoteWriter | None = None
+        self._receiver: RemoteWriter | None = None
         self.start()
 
     def wake(self) -> None:
@@ -82,7 +82,7 @@ class DeliveryThread(threading.Thread):
             except PenstockError as error:
                 if (delivery := self._delivery) is not None:
                     delivery.over.set()  # the receiver refused it and gets a production later
-                _log.error("partition %d takes nothing of partition %d: %s", self.other, self._member.here, error)
+                _log.error("partition %d takes nothing of partition %d: %s", self.other, self._member.partition, error)
                 self._drop()
                 self._wait()
         self._drop()
@@ -114,11 +114,11 @@ class DeliveryThread(threading.Thread):
         threading.Event().wait(_AGAIN)
 
     def _asked(self, operation: Operation[A], **arguments: Any) -> A:
-        if self._there is None:
-            self._there = RemoteWriter.reach(self._folder, f"partition {self.other}", self._patience)
-        return self._there.call(operation, **arguments)
+        if self._receiver is None:
+            self._receiver = RemoteWriter.reach(self._folder, f"partition {self.other}", self._patience)
+        return self._receiver.call(operation, **arguments)
 
     def _drop(self) -> None:
-        if self._there is not None:
-            self._there.close()
-            self._there = None
+        if self._receiver is not None:
+            self._receiver.close()
+            self._receiver = None

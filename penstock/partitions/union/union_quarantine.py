@@ -34,10 +34,10 @@ class PartitionedRetries:
     """Retries and drops of one store; `learn` is called when a partition may have found the kind of a table's ts."""
 
     def __init__(
-        self, site: Site, seats: Sequence[PartitionHandle], learn: Callable[[], None], progress: Progress | None
+        self, site: Site, handles: Sequence[PartitionHandle], learn: Callable[[], None], progress: Progress | None
     ) -> None:
         self._site = site
-        self._handles = seats
+        self._handles = handles
         self._learn = learn
         self._progress = progress
 
@@ -51,10 +51,10 @@ class PartitionedRetries:
 
     def _all(self, do: str, wanted: EntryFilter) -> Settled:
         settled, found, n = Settled(), set[str](), 0
-        for place, seat in enumerate(self._handles):
+        for place, handle in enumerate(self._handles):
             if wanted.limit is None or n < wanted.limit:
                 own = replace(_within(wanted, place), limit=None if wanted.limit is None else wanted.limit - n)
-                data, many, ids = seat.repair("release", do, own.asked())
+                data, many, ids = handle.repair("release", do, own.asked())
                 self._learn()
                 settled += _named(Settled.of_data(data), place)
                 found.update(_name(name, place) for name in ids)

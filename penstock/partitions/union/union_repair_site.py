@@ -74,17 +74,17 @@ class PartitionedSite:
         self,
         app: App,
         held: RepairedStore,
-        seats: Sequence[PartitionHandle],
+        handles: Sequence[PartitionHandle],
         ranges: KeyRanges,
         folders: Sequence[str] | None,
-        away: bool,
+        remote: bool,
     ) -> None:
         self.app = app
         self._held = held
-        self._handles = seats
+        self._handles = handles
         self._ranges = ranges
         self._folders = folders
-        self._away = away
+        self._remote = remote
         with held.snapshot() as snap:
             self.catalog: Catalog = snap.schema.catalog
             self.views: Mapping[str, ViewNode] = snap.schema.views
@@ -115,14 +115,14 @@ class PartitionedSite:
         """Perform a step at one partition; return its result, and the changes at all partitions."""
         changed: list[Repaired] = []
         with self._held.still(settled=False):
-            for seat in self._handles:
-                seat.repair("note")
+            for handle in self._handles:
+                handle.repair("note")
             try:
                 out = self._handles[place].repair(do, *what)
             finally:
                 self._held.carry()
-                for seat in self._handles:
-                    changed += repaired_of_data(seat.repair("noted"))
+                for handle in self._handles:
+                    changed += repaired_of_data(handle.repair("noted"))
         return out, changed
 
     def scratch(self, tables: Sequence[Table]) -> AbstractContextManager[Store]:
@@ -154,22 +154,22 @@ class PartitionedSite:
         """Compare a view; with `fix`, replace wrong groups. Return the comparison, and True if they were replaced."""
         view = self.views[name]
         with ExitStack() as stack:
-            stores, there = self._beside(stack, fits_in_memory(snap, view.view.tables))
+            stores, targets = self._beside(stack, fits_in_memory(snap, view.view.tables))
             shadows = Shadows(view.view, view.number, stores, asked, self._ranges)
-            menders = [GroupReplacement(shadow) for shadow in shadows.each]
-            pairs = list(zip(menders, snap.parts, strict=True))
-            void = not all(mender.readable(part.reader()) for mender, part in pairs)
+            replacements = [GroupReplacement(shadow) for shadow in shadows.each]
+            pairs = list(zip(replacements, snap.parts, strict=True))
+            void = not all(replacement.readable(part.reader()) for replacement, part in pairs)
             if asked is None or not void:
                 scanned(snap, self.views, shadows, shadows.add, progress)
                 _take_off(snap, view, shadows)
-                wrong = [mender.differing(part.reader()) for mender, part in pairs]
+                wrong = [replacement.differing(part.reader()) for replacement, part in pairs]
                 replaced = [
                     replace(one, place=place)
-                    for place, (mender, part) in enumerate(pairs)
-                    for one in mender.described(part.reader(), wrong[place])
+                    for place, (replacement, part) in enumerate(pairs)
+                    for one in replacement.described(part.reader(), wrong[place])
                 ]
-                done = fix and self._replaced(snap, view, there, wrong, asked or ())
-                return ViewComparison(self._said(view, replaced, menders), replaced, void), done
+                done = fix and self._replaced(snap, view, targets, wrong, asked or ())
+                return ViewComparison(self._said(view, replaced, replacements), replaced, void), done
         return self._compared(name, None, snap, fix, progress)
 
     @contextmanager
@@ -185,35 +185,35 @@ class PartitionedSite:
     def _beside(self, stack: ExitStack, small: bool) -> tuple[list[Store], list[Any]]:
         """Make a temporary store for each partition; return them, and the store or folder that each partition gets."""
         stores: list[Store] = []
-        there: list[Any] = []
+        targets: list[Any] = []
         for place in range(self.places):
-            if self._folders is None or (small and not self._away):
+            if self._folders is None or (small and not self._remote):
                 stores.append(MemoryStore())
-                there.append(stores[-1])
+                targets.append(stores[-1])
                 continue
             folder = stack.enter_context(scratch_folder(self._folders[place]))
             store = open_lmdb(folder, sync=False)
             stack.callback(store.close)
             stores.append(store)
-            there.append(folder if self._away else store)
-        return stores, there
+            targets.append(folder if self._remote else store)
+        return stores, targets
 
     def _replaced(
-        self, snap: Snapshot, view: ViewNode, there: list[Any], wrong: list[list[bytes]], asked: Sequence[bytes]
+        self, snap: Snapshot, view: ViewNode, targets: list[Any], wrong: list[list[bytes]], asked: Sequence[bytes]
     ) -> bool:
         """Replace groups at their partitions; return False if one has applied a production since the snapshot."""
         wholes = [group for group in asked if is_long(stored_key(group))]
-        for place, (seat, part) in enumerate(zip(self._handles, snap.parts, strict=True)):
+        for place, (handle, part) in enumerate(zip(self._handles, snap.parts, strict=True)):
             taken = [(other, number) for other, (_, number) in part.state.taken.items()]
             if isinstance(view.view.source, View):
-                seat.repair("rows_anew", view.view.source.name)
+                handle.repair("rows_anew", view.view.source.name)
             for a in range(0, max(len(wrong[place]), 1), STEP):
-                if not seat.repair("mend", view.name, there[place], wrong[place][a : a + STEP], wholes, taken):
+                if not handle.repair("mend", view.name, targets[place], wrong[place][a : a + STEP], wholes, taken):
                     return False
         return True
 
     def _said(
-        self, view: ViewNode, replaced: Sequence[ReplacedGroup], menders: Sequence[GroupReplacement]
+        self, view: ViewNode, replaced: Sequence[ReplacedGroup], replacements: Sequence[GroupReplacement]
     ) -> list[Repaired]:
         """Return the report on groups, orphans first; the owner's result is the new one of an orphan."""
         orphans: list[Repaired] = []
@@ -224,7 +224,7 @@ class PartitionedSite:
             if owner == one.place:
                 others.append(said)
                 continue
-            new = menders[owner].wanted(one.key)
+            new = replacements[owner].wanted(one.key)
             same = said.old is not ABSENT and new is not ABSENT and same_result(said.old, new)
             what = Mended.CONTENT if same and said.what is Mended.RESULT else said.what
             orphans.append(replace(said, new=new, what=what))

@@ -68,11 +68,11 @@ class PartitionedBuilding:
     """
 
     def __init__(
-        self, store: ServedStore, seats: Sequence[PartitionHandle], changed: Sequence[Changed], feed: bool
+        self, store: ServedStore, handles: Sequence[PartitionHandle], changed: Sequence[Changed], feed: bool
     ) -> None:
         self._store = store
         self._state = store.state
-        self._handles = seats
+        self._handles = handles
         self._changed = tuple(changed)
         self._feed = feed
         self._turns = BuildTurns(store.state)
@@ -152,8 +152,8 @@ class PartitionedBuilding:
         if not self.switching:
             return []
         if self.refilled:
-            for seat in self._handles:
-                seat.repair("refill", "switch", self.refilled)
+            for handle in self._handles:
+                handle.repair("refill", "switch", self.refilled)
         else:
             self._build_steps(None, "switch")
         steps = self._build_steps(None, "finish")
@@ -167,4 +167,4 @@ class PartitionedBuilding:
                 pass
 
     def _build_steps(self, limit: int | None, switch: Switch | None = None) -> list[BuildProgress]:
-        return self._store.at_each(lambda seat: seat.build_step(limit, switch))
+        return self._store.at_each(lambda handle: handle.build_step(limit, switch))

@@ -227,16 +227,16 @@ def _instant(text: str) -> Fraction:
     found = _INSTANT.fullmatch(text)
     if found is None:
         raise Refused(f"not RFC 3339: {text}")
-    day, hour, minute, second, part, _, sign, away_hours, away_minutes = found.groups()
-    if int(second) > 60 or int(away_hours or 0) > 23 or int(away_minutes or 0) > 59:
+    day, hour, minute, second, part, _, sign, offset_hours, offset_minutes = found.groups()
+    if int(second) > 60 or int(offset_hours or 0) > 23 or int(offset_minutes or 0) > 59:
         raise Refused(f"not RFC 3339: {text}")
     try:
         start = datetime.fromisoformat(day).replace(hour=int(hour), minute=int(minute), tzinfo=UTC)
     except ValueError:
         raise Refused(f"not RFC 3339: {text}") from None
-    away = int(away_hours or 0) * 3600 + int(away_minutes or 0) * 60
+    offset = int(offset_hours or 0) * 3600 + int(offset_minutes or 0) * 60
     whole = (start - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) + int(second)
-    whole += away if sign == "-" else -away
+    whole += offset if sign == "-" else -offset
     if int(second) == 60 and whole % 86400:
         raise Refused(f"no leap second: {text}")
     return Fraction(whole) + (Fraction(int(part), 10 ** len(part)) if part else 0)

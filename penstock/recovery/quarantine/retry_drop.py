@@ -252,9 +252,9 @@ class OneStoreRetries:
         return counted + Settled.of_left([Left(record_id(n), left[n]) for n in sorted(left)])
 
     def _why_foreign(self, owner: int) -> str:
-        parting = self._core.parting
-        assert parting is not None, "the only partition owns all keys"
-        return f"its key belongs to partition {owner}, and this lies with {parting.here}; put it anew"
+        exchange = self._core.exchange
+        assert exchange is not None, "the only partition owns all keys"
+        return f"its key belongs to partition {owner}, and this lies with {exchange.partition}; put it anew"
 
     # -- documents
 

@@ -114,8 +114,8 @@ class DocumentScan:
     def _by_fields(
         self, mapper: FieldMapper, table: Table, documents: TableReader, block: _DocumentBlock
     ) -> Contributions:
-        here, found = _present(block)
-        block = block.take(here)
+        present, found = _present(block)
+        block = block.take(present)
         columns = self._columns(table, found)
         take = self._emits(mapper, columns)
         at = np.flatnonzero(take)
@@ -205,8 +205,8 @@ class DocumentScan:
         block = _joined([block for _, block in parts])
         found: list[StoredLine] = []
         if self._node.stamped:
-            here, found = _present(block)
-            emissions, block = emissions.take(here), block.take(here)
+            present, found = _present(block)
+            emissions, block = emissions.take(present), block.take(present)
         who = np.arange(emissions.documents)
         out = self._node.emitted(emissions, (keys_of(table, block), who))
         if self._node.stamped:

@@ -163,17 +163,17 @@ class OneSite:
         with self.scratch(definition.tables) as store:
             shadow = Shadow(definition, number, store, asked)
             with hearing(shadow.fields, asked) as heard, self._watched(name, heard if fix else None) as snap:
-                mender = GroupReplacement(shadow)
-                if asked is None or mender.readable(snap.reader()):
+                replacement = GroupReplacement(shadow)
+                if asked is None or replacement.readable(snap.reader()):
                     scanned(snap, self.views, shadow, shadow.add, progress)
-                    wrong = mender.differing(snap.reader())
+                    wrong = replacement.differing(snap.reader())
                     if not fix:
-                        return _comparison_text(mender.described(snap.reader(), wrong))
-                    readable = mender.readable(snap.reader())
+                        return _comparison_text(replacement.described(snap.reader(), wrong))
+                    readable = replacement.readable(snap.reader())
                     snap.close()
                     if readable and not wrong:
                         return ViewComparison()
-                    return _comparison_text(self._replaced(name, shadow, heard, mender, wrong))
+                    return _comparison_text(self._replaced(name, shadow, heard, replacement, wrong))
         return self.compared(name, None, fix, progress)
 
     @contextmanager
@@ -195,7 +195,7 @@ class OneSite:
                 self._core.watch(name, None)
 
     def _replaced(
-        self, name: str, shadow: Shadow, heard: RebuildListener, mender: GroupReplacement, wrong: list[bytes]
+        self, name: str, shadow: Shadow, heard: RebuildListener, replacement: GroupReplacement, wrong: list[bytes]
     ) -> list[ReplacedGroup]:
         keyed = not isinstance(shadow.node.reduce, IndexReduce) and not any(map(is_long, wrong))
         wanted = frozenset(wrong) if keyed else None
@@ -217,7 +217,7 @@ class OneSite:
                 writer: Writer, writes: Writes, part: Sequence[bytes] = wrong[a : a + STEP]
             ) -> list[ReplacedGroup]:
                 catch_up()
-                return mender.replace_groups(writer, self._core.views[name], part, writes)
+                return replacement.replace_groups(writer, self._core.views[name], part, writes)
 
             with self._lock:
                 out += self._core.amend(step)

@@ -66,8 +66,10 @@ class RepairSteps:
             if {other: number for other, (_, number) in self._core.state.taken.items()} != dict(taken):
                 return False
             node = self._core.views[view]
-            mender = GroupReplacement(Shadow(node.view, node.number, store, wholes))
-            self._core.amend(lambda writer, writes: mender.replace_groups(writer, self._core.views[view], keys, writes))
+            replacement = GroupReplacement(Shadow(node.view, node.number, store, wholes))
+            self._core.amend(
+                lambda writer, writes: replacement.replace_groups(writer, self._core.views[view], keys, writes)
+            )
         return True
 
     def rows_anew(self, view: str) -> None:
@@ -87,9 +89,9 @@ class RepairSteps:
     def repair_missing_emissions(self, view: str, start: int) -> list[Any]:
         """Map documents without remembered emission, from a record on. Return the next record and the written rows."""
         with self._lock:
-            following, learnt = repair_missing_emissions(self._core, view, start, self._amend)
+            following, repairs = repair_missing_emissions(self._core, view, start, self._amend)
             self._core.forget()
-        return [following, [[one.where, list(one.groups)] for one in learnt]]
+        return [following, [[one.where, list(one.groups)] for one in repairs]]
 
     def forget(self, view: str, db: str, keys: Sequence[bytes]) -> None:
         """Forget the remembered emissions and holds of documents or parent rows that are gone."""

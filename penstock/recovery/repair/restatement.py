@@ -145,9 +145,9 @@ class Restatement:
         """Map the documents that a function view missed while the index had lost them."""
         start: int | None = 0
         while start is not None:
-            start, learnt = self.step(place, "repair_missing_emissions", name, start)
+            start, repairs = self.step(place, "repair_missing_emissions", name, start)
             self._repaired_emissions.setdefault(name, []).extend(
-                RepairedEmission(where, groups) for where, groups in learnt
+                RepairedEmission(where, groups) for where, groups in repairs
             )
 
     def reindexed(self, table: str) -> list[int]:
@@ -157,11 +157,11 @@ class Restatement:
             return [place for place, part in enumerate(snap.parts) if is_reindexed(part.reader(), number)]
 
     def _mark_repaired(self, name: str) -> None:
-        learnt = self._repaired_emissions.pop(name, [])
-        self.anew += [one.where for one in learnt]
-        if any(not one.groups for one in learnt):
+        repairs = self._repaired_emissions.pop(name, [])
+        self.anew += [one.where for one in repairs]
+        if any(not one.groups for one in repairs):
             self.add_repairs([Repaired(name, ABSENT, ABSENT, ABSENT, Mended.REMEMBERED)])
-        groups = sorted({group for one in learnt for group in one.groups})
+        groups = sorted({group for one in repairs for group in one.groups})
         if groups:
             with self.site.snapshot() as snap:
                 results = results_of_groups(snap.reader(), self.site.views[name], groups)

@@ -26,7 +26,7 @@ __all__ = ["TopicRows", "head_of", "opened", "range_data", "ranges_of"]
 
 _LIMIT = 50_000
 _WAIT = 1.0  # seconds to wait for records
-_AWAY = 60  # waits without a record until the broker counts as unreachable
+_UNREACHABLE = 60  # waits without a record until the broker counts as unreachable
 _UNTIL = "until"
 _ORIGIN = 32
 _encode = msgspec.msgpack.Encoder().encode
@@ -111,7 +111,7 @@ def _read(uri: Uri, table: str, own: Range, most: int = _LIMIT) -> Generator[Spo
             if batch is not None:
                 failures = 0
                 yield batch
-            elif not spout.ended and (failures := failures + 1) == _AWAY:
+            elif not spout.ended and (failures := failures + 1) == _UNREACHABLE:
                 reason = spout.trouble or f"the brokers sent no record before offset {own.stop:,}"
                 raise SourceUnreadable(spout.name, reason, "run this again when the brokers answer")
     finally:

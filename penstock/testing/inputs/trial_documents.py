@@ -95,7 +95,7 @@ class DocumentProfile:
 class TrialStream:
     """Records of all tables of an app, for one run."""
 
-    learnt: Sequence[DocumentProfile]
+    profiles: Sequence[DocumentProfile]
     now: int = 0
     span: int = 0
     wide: bool = False
@@ -108,7 +108,7 @@ class TrialStream:
         """Return the next record."""
         self.now += 1
         self.span = self.span or choose.choice(_SPANS)
-        own = choose.choice(self.learnt)
+        own = choose.choice(self.profiles)
         few = len(own.keys) if self.wide else choose.choice((2, self.span))
         key = choose.choices(own.keys[:few], own.weights[:few])[0]
         now = self.now + choose.choice((0, 0, 0, 1, -1, -2, -6))
@@ -127,7 +127,7 @@ class Makers:
     given: Mapping[str, Any] = field(default_factory=dict)
     folder: str = ""
 
-    def learnt(self) -> tuple[DocumentProfile, ...]:
+    def profiles(self) -> tuple[DocumentProfile, ...]:
         """Learn from the documents of each table."""
         return tuple(self.of(table) for table in self.app.tables())
 

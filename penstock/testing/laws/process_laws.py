@@ -31,7 +31,7 @@ from penstock.views import App, FieldMap, View
 Emitted = list[tuple[Any, Any]] | str
 """The pairs that a map yields for a document, or the name of the error that it raises."""
 _SEEDS = ("1", "2")  # of hashes; the second one where this process has the first
-_HERE = "PENSTOCK_SECOND_PROCESS"  # set in it: a module that runs a crash test when it is imported runs no third one
+_SECOND = "PENSTOCK_SECOND_PROCESS"  # set in it: a module that runs a crash test when it is imported runs no third one
 _PROGRAM = "from penstock.testing.laws.process_laws import main; main()"
 
 
@@ -80,7 +80,7 @@ class Second:
         self._app: AppTransfer | Named | None = None
         self.trouble = ""
         self._asked: list[tuple[View, list[Pair]]] = []
-        if not self._views or _HERE in os.environ:
+        if not self._views or _SECOND in os.environ:
             return
         self._app = _named(app)
         try:
@@ -112,7 +112,7 @@ class Second:
             [sys.executable, "-c", _PROGRAM],
             input=order,
             capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, _HERE: "1"},
+            env={**os.environ, "PYTHONHASHSEED": seed, _SECOND: "1"},
             check=False,
         )
         if done.returncode:

@@ -132,7 +132,7 @@ class PartitionedMachine(ABC):
         """Let the wire deliver some messages."""
 
     @abstractmethod
-    def early_sender(self, here: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
+    def early_sender(self, partition: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
         """Return the function by which a partition sends its early sets."""
 
     # -- processes
@@ -162,8 +162,8 @@ class PartitionedMachine(ABC):
         while True:
             try:
                 settings = Settings(_MEMORY, self._limits)
-                store, parting = self.disks[i].open(), PartitionExchange(i, self.ranges)
-                opened = open_partition(self.app, store, parting, None, None, settings, self.generation_numbers)
+                store, exchange = self.disks[i].open(), PartitionExchange(i, self.ranges)
+                opened = open_partition(self.app, store, exchange, None, None, settings, self.generation_numbers)
             except Crash as crash:
                 self._killed(i, crash.fault)
                 continue

@@ -44,9 +44,9 @@ class PartitionedWorld(PartitionedMachine):
         self.reader = SavedReader(self, plan.partitions)
         super().__init__(app, plan)
 
-    def early_sender(self, here: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
+    def early_sender(self, partition: int) -> Callable[[Mapping[int, EarlySet]], Collection[int]]:
         """Return the function by which a partition sends its early sets over the wire."""
-        return self.early.of(here)
+        return self.early.of(partition)
 
     def traffic(self) -> None:
         """Send again everything that partitions owe each other, and let the wire deliver some of it."""

@@ -129,7 +129,7 @@ class Coverage(StepWitness):
             "records in quarantine": bool(world.oracle.refused),
             "changes told by the feed": bool(world.subscriber.changes),
         }
-        self._counts.update(("seen, in seeds", name) for name, is_there in seen.items() if is_there)
+        self._counts.update(("seen, in seeds", name) for name, present in seen.items() if present)
 
     def stepping(self, world: Machine, number: int, step: Step | None) -> None:
         self._world = world

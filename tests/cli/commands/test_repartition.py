@@ -126,11 +126,11 @@ def damaged(run: Run) -> str:
     run("repartition", "--to", "2")
     digest: str = json.loads(run("status", "--digest").stdout)["digest"]
     with ps.open(load_app("app.py"), STORE, processes=False) as engine:
-        for seat in engine.store.seats:  # type: ignore[attr-defined]
-            with seat.engine.snapshot() as snap:
+        for handle in engine.store.handles:  # type: ignore[attr-defined]
+            with handle.engine.snapshot() as snap:
                 groups = [row.key for row in snap.view("namecount")]
             for group in groups:
-                add_to_lane(ps.Engine(seat.engine), "namecount", group, lane=0, by=3)
+                add_to_lane(ps.Engine(handle.engine), "namecount", group, lane=0, by=3)
     return digest
 
 

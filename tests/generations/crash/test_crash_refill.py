@@ -199,7 +199,7 @@ def test_a_partition_that_is_killed_at_any_step(tmp_path: Path, monkeypatch: pyt
 
     def repair(self: PartitionProcess, do: str, *what: Any) -> Any:
         nonlocal kill
-        if do == "refill" and self.here == 1 and what[0] == kill:
+        if do == "refill" and self.partition == 1 and what[0] == kill:
             kill = ""
             assert self.pid is not None
             os.kill(self.pid, signal.SIGKILL)

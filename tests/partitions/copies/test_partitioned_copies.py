@@ -49,7 +49,7 @@ def test_what_is_on_its_way_is_in_the_copy(tmp_path: Path, monkeypatch: pytest.M
             patch.setattr(Member, "owed", lambda member, other: None)
             engine.put_many("users", [document(i) for i in range(60)])
             assert isinstance(engine.store, PartitionedStore)
-            assert any(seat.standing().pending for seat in engine.store.seats)
+            assert any(handle.standing().pending for handle in engine.store.handles)
             copy_any(str(tmp_path / "store"), str(tmp_path / "copy"))
         engine.settle()
         digest = engine.digest()

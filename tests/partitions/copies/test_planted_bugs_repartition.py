@@ -179,7 +179,7 @@ BUGS = [
         Bug(
             "lines are newer than records",
             "partitions.copies.row_moves:RowMoves._table",
-            "before if noted else None",
+            "before if ordered else None",
             "None",
         ),
     ),

@@ -84,7 +84,7 @@ BUGS = [
         Bug(
             "what changes at other partitions is not told",
             "partitions.exchange.exchange:_take",
-            "noted.extend(writes.fed)",
+            "repair_changes.extend(writes.fed)",
             "None",
         ),
         "assert|AssertionError",

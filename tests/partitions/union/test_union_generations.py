@@ -136,7 +136,7 @@ def test_a_partition_is_killed_while_it_builds_and_then_who_serves_them(tmp_path
         put(whole, docs)
     with ps.open(second(), tmp_path / "s") as parts:
         assert isinstance(parts.store, PartitionedStore)
-        os.kill(parts.store.seats[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(parts.store.handles[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with ps.open(second(), tmp_path / "s") as parts:  # the build continues
         told: list[tuple[int, int]] = []
         assert len(parts.migrate(lambda *passed: told.append(passed)).changes) > 10

@@ -66,11 +66,11 @@ def parts(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def owner(engine: Any, group: Any) -> Any:
     """Return the engine of the partition that owns a group."""
-    return ps.Engine(engine.store.seats[engine.store.ranges.of(encode_key(group))].engine)
+    return ps.Engine(engine.store.handles[engine.store.ranges.of(encode_key(group))].engine)
 
 
 def contents(engine: Any) -> list[Any]:
-    return [content_of(ps.Engine(seat.engine)) for seat in engine.store.seats]
+    return [content_of(ps.Engine(handle.engine)) for handle in engine.store.handles]
 
 
 def shown(engine: Any) -> list[Any]:
@@ -111,14 +111,14 @@ def put_elsewhere(copy: bool, view: str, group: Any, engine: Any) -> None:
     """Put a group's row into a partition that doesn't own it; remove it from the owner or not."""
     db = rows_db(owner(engine, group).store.core.views[view].number)
     own, key = owner(engine, group), encode_key(group)
-    other = next(ps.Engine(seat.engine) for seat in engine.store.seats if seat.engine is not own.store)
+    other = next(ps.Engine(handle.engine) for handle in engine.store.handles if handle.engine is not own.store)
     with own.snapshot() as snap:
         [row] = snap.reader().get_many(db, [key])
     overwrite(other, db, {key: row})
     if not copy:
         overwrite(own, db, {key: None})
-    for seat in engine.store.seats:
-        seat.engine.core.forget()
+    for handle in engine.store.handles:
+        handle.engine.core.forget()
 
 
 @pytest.mark.parametrize("copy", [True, False])
@@ -151,7 +151,9 @@ def twice(member: Any, production: Any) -> int:
     roots = [view.number for view in member.core.views.values() if not view.chained]
     sums = [p for owed in production.owed for p in parts_of(owed) if p[0] in roots and p[2] is not None]
     core = member.core
-    core.amend(lambda writer, writes: member._parting.gather(core.views.values(), core.catalog.highest(), sums, writes))
+    core.amend(
+        lambda writer, writes: member._exchange.gather(core.views.values(), core.catalog.highest(), sums, writes)
+    )
     return number
 
 
@@ -196,34 +198,34 @@ def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: An
         docs = [document(i, g=f"g{(i + ts) % 7}", v=v, ts=ts) for i, v in zip(others, values, strict=True)]
         with suppress(StoreDamaged):  # the documents are stored, but their groups' owner refuses the production
             parts.put_many("users", docs)
-    assert any(seat.standing().refused for seat in parts.store.seats)
+    assert any(handle.standing().refused for handle in parts.store.handles)
     with pytest.raises(ps.PenstockError, match="can't take what partition"):
         parts.settle()
     assert not parts.check().ok
     for view in ("counted", "kept", "yielded"):
         parts.restate(view)
     parts.settle()
-    assert not any(seat.standing().refused for seat in parts.store.seats)
+    assert not any(handle.standing().refused for handle in parts.store.handles)
     assert parts.restate("users") == []
     like_one(parts)
 
 
 def test_a_group_that_has_taken_more_meanwhile_is_left(parts: Any) -> None:
-    seat, key = parts.store.seats[parts.store.ranges.of(encode_key("g3"))], encode_key("g3")
-    before, taken = parts.digest(), list(seat.standing().taken.items())
-    assert not seat.repair("mend", "counted", MemoryStore(), [key], [], [(other, n - 1) for other, n in taken])
+    handle, key = parts.store.handles[parts.store.ranges.of(encode_key("g3"))], encode_key("g3")
+    before, taken = parts.digest(), list(handle.standing().taken.items())
+    assert not handle.repair("mend", "counted", MemoryStore(), [key], [], [(other, n - 1) for other, n in taken])
     assert parts.digest() == before
-    assert seat.repair("mend", "counted", MemoryStore(), [key], [], taken)
+    assert handle.repair("mend", "counted", MemoryStore(), [key], [], taken)
     assert parts.digest() != before
 
 
 def test_what_a_repost_changes_at_others_is_said(parts: Any) -> None:
     before = parts.digest()
-    for seat in parts.store.seats:
+    for handle in parts.store.handles:
         yield_otherwise(
-            ps.Engine(seat.engine), "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs]
+            ps.Engine(handle.engine), "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs]
         )
-        seat.engine.core.forget()
+        handle.engine.core.forget()
     parts.restate("yielded")
     assert parts.check().told == {"yielded": 60}
     found = parts.repost_many({"users": [document(i) for i in range(60)]})
@@ -313,8 +315,8 @@ def test_a_bit_of_a_row_in_processes_of_their_own(tmp_path: Path) -> None:
         engine.settle()
         before, choose = engine.digest(), Random(1)
         for view in ("counted", "kept", "yielded"):
-            for seat in engine.store.seats:
-                own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
+            for handle in engine.store.handles:
+                own: Any = ps.Engine(handle.engine)  # type: ignore[attr-defined]
                 db = rows_db(own.store.core.views[view].number)
                 with own.snapshot() as snap:
                     rows = dict(snap.reader().scan(db))
@@ -342,8 +344,8 @@ def spoil(path: Path) -> str:
             engine.ingest(batch(number), SOURCE, number + 1)
         engine.settle()
         before = engine.digest()
-        for seat in engine.store.seats:
-            own: Any = ps.Engine(seat.engine)  # type: ignore[attr-defined]
+        for handle in engine.store.handles:
+            own: Any = ps.Engine(handle.engine)  # type: ignore[attr-defined]
             for view in ("cities", "letters", "spent"):
                 with own.snapshot() as snap:
                     groups = [row.key for row in snap.view(view)]
@@ -375,15 +377,15 @@ def test_one_that_is_killed_in_the_middle_is_brought_to_its_end_by_the_next(at: 
     with ps.open(app, tmp_path / "store") as engine:
         assert isinstance(engine.store, PartitionedStore)
         assert engine.digest() != before
-        seats: Any = engine.store.seats
-        real, killed = seats[0].repair, iter(range(1))
+        handles: Any = engine.store.handles
+        real, killed = handles[0].repair, iter(range(1))
 
         def repair(do: str, *what: Any) -> Any:
             if do == "mend" and next(killed, None) is not None:
-                os.kill(seats[0].pid, signal.SIGKILL)
+                os.kill(handles[0].pid, signal.SIGKILL)
             return real(do, *what)
 
-        seats[0].repair = repair  # one of the partitions is killed as well
+        handles[0].repair = repair  # one of the partitions is killed as well
         assert engine.check(fix=True).ok
         assert engine.status()["partitions"][0]["epoch"] >= 4
         assert engine.digest() == before

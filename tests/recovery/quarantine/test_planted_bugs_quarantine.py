@@ -57,7 +57,7 @@ BUGS = [
         Bug(
             "a line that was copied counts as written",
             "gateway.table_node:TableNode.carry",
-            "if noted:",
+            "if numbered:",
             "if False:",
         ),
         without_ts(superseded.nothing, wins=True, compacted=True),

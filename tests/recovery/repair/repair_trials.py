@@ -54,7 +54,7 @@ class Trial:
             self.engine: Any = ps.open(shop(), None, limits=TINY, partitions=partitions)
         self.places: list[Any] = [self.engine]
         if partitions is not None:
-            self.places = [ps.Engine(seat.engine) for seat in self.engine.store.seats]
+            self.places = [ps.Engine(handle.engine) for handle in self.engine.store.handles]
         self.ts = 0
         for _ in range(self.choose.randrange(4, 12)):
             self.write()

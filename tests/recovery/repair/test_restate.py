@@ -218,7 +218,7 @@ def test_a_view_on_a_view_takes_a_row_again_that_is_right(fields: bool, partitio
         before = engine.digest()
         owner = engine
         if partitions is not None:
-            owner = ps.Engine(engine.store.seats[engine.store.ranges.of(encode_key("a"))].engine)
+            owner = ps.Engine(engine.store.handles[engine.store.ranges.of(encode_key("a"))].engine)
         tell(owner, "most", [(7_000, "a", "more than any number")], [])
         if partitions is not None:
             engine.settle()

@@ -53,7 +53,7 @@ def damaged(engine: ps.Engine) -> set[tuple[str, Any]]:
     assert isinstance(engine.store, PartitionedStore)
     for group in ("n1", "n2"):
         owner = engine.store.ranges.of(encode_key(group))
-        member = engine.store.seats[owner]
+        member = engine.store.handles[owner]
         assert isinstance(member, Member)
         damage.add_to_lane(ps.Engine(member.engine), "names", group, 2, 7)
     return {("names", "n1"), ("names", "n2")}

@@ -76,7 +76,7 @@ def _steps_fold_nothing(m: pytest.MonkeyPatch) -> None:
 def _rows_are_not_waited_for(m: pytest.MonkeyPatch) -> None:
     def waits(self: sweep.GenerationBuild) -> bool:
         nodes = self._core.tables.values()
-        return self._core.parting is not None and all(node.build is None or node.build.done for node in nodes)
+        return self._core.exchange is not None and all(node.build is None or node.build.done for node in nodes)
 
     m.setattr(sweep.GenerationBuild, "waits", property(waits))
 
