@@ -2,7 +2,7 @@
 
 from penstock.cache.arguments import ArgumentKind, checked
 from penstock.cache.big_ints import MAX_DIGITS, TooManyDigits, int_to_text
-from penstock.cache.encoding.checksum import seal, unseal, unseal_many
+from penstock.cache.encoding.checksum import seal, seal_many, unseal, unseal_many
 from penstock.cache.encoding.keys import (
     LONG,
     MAX_KEY,
@@ -273,6 +273,7 @@ __all__ = [
     "same_document",
     "scrub_pages",
     "seal",
+    "seal_many",
     "segments_at",
     "segments_from",
     "segments_of",

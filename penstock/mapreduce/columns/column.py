@@ -162,6 +162,11 @@ class Column:
                 objs[j] = self.objs[int(at[j])]
         return Column(self.lane[at], None if self.kind is None else self.kind[at], objs)
 
+    def part(self, a: int, b: int) -> Column:
+        """Return rows a to b, with memory of their own."""
+        objs = {i - a: self.objs[i] for i in range(a, b) if i in self.objs} if self.objs else {}
+        return Column(self.lane[a:b].copy(), None if self.kind is None else self.kind[a:b].copy(), objs)
+
     def values(self) -> list[Any]:
         """Return the values as Python objects. An OTHER that was not kept is returned as True, which is also OTHER."""
         if self.kind is None:

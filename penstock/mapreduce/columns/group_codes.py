@@ -4,12 +4,14 @@ Invariants:
 
 - equal groups have one code, different groups never share one. 1 and 1.0 are equal, true is not 1, and NaN is one;
 - a code is valid until the whole dictionary is dropped;
-- `[]` is correct for a str, int or None. Any other value needs `code`, since Python takes True, 1 and 1.0 as equal and
-  every NaN as different.
+- `[]` is correct for a str, int or None, and for a tuple of these. Any other value needs `code`, since Python takes
+  True, 1 and 1.0 as equal and every NaN as different. Its token is a tuple of its encoding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +28,10 @@ NONE = -1  # no contribution
 MANY = -2  # several contributions, stored next to the column
 BAD = -3  # the value cannot be a group
 
-_PLAIN = (str, int, type(None))
-_ENCODED_TYPES = (bool, float, tuple, list)
+_PLAIN = frozenset({str, int, type(None)})
 _FEW = 16  # limit of codes up to which Python is faster than NumPy's fixed cost
 _COST = 220  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
+_TUPLE_COST = 100  # further bytes of a tuple of a text and an int, measured likewise
 
 
 class Groups(dict[Any, int]):
@@ -55,19 +57,22 @@ class Groups(dict[Any, int]):
 
     def code(self, value: Any) -> int:
         """Return the code of any value. Raise KeyKind or KeyTooLong if it cannot be a group."""
-        kind = type(value)
-        if kind in _PLAIN or kind is bytes:
+        if _is_plain(value):
             return self[value]
+        kind = type(value)
         if kind is float and value.is_integer():
             return self[int(value)]
         encoded = encode_key(value)
-        if kind not in _ENCODED_TYPES:
-            own = decode_key(encoded)  # an instance of a subclass becomes its base type
-            if type(own) in _PLAIN or type(own) is bytes:
-                return self[own]
         token = (encoded,)  # the encoding distinguishes them
         found = self.get(token)
-        return self._add(token, encoded) if found is None else found
+        if found is not None:
+            return found
+        own = value if kind is bool or kind is float else decode_key(encoded)  # of base types, with ints where possible
+        if not _is_plain(own):
+            return self._add(token, encoded)
+        self.nbytes += len(encoded) + _COST
+        code = self[token] = self[own]
+        return code
 
     def code_or_bad(self, value: Any) -> int:
         """Return the code of a value, or BAD."""
@@ -78,8 +83,7 @@ class Groups(dict[Any, int]):
 
     def codes(self, values: list[Any]) -> Codes:
         """Return the codes of a column of any values, BAD for values that cannot be groups."""
-        types = set(map(type, values))
-        if types <= {str, int, type(None)}:
+        if _all_plain(values):
             try:
                 return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
             except (KeyKind, KeyTooLong):
@@ -118,7 +122,7 @@ class Groups(dict[Any, int]):
             grown[:code] = self.order
             self.order = grown
         self.order[code] = int.from_bytes(key[:8].ljust(8, b"\0"), "big")
-        self.nbytes += len(encoded) + _COST
+        self.nbytes += len(encoded) + _COST + (_TUPLE_COST if type(token) is tuple else 0)
         self[token] = code
         return code
 
@@ -161,6 +165,21 @@ class TupleGroups:
             value = tuple(part.value(code) for part, code in zip(self._parts, row, strict=True))
             found = self._codes[row] = self.groups.code_or_bad(value)
         return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True if Python takes the value as equal to its equal groups only."""
+    kind = type(value)
+    return kind in _PLAIN or kind is bytes or (kind is tuple and _PLAIN.issuperset(map(type, value)))
+
+
+def _all_plain(values: Sequence[Any]) -> bool:
+    """Return True if all values are plain groups, by the types that occur; False also for bytes."""
+    types = set(map(type, values))
+    if tuple in types:
+        tuples = values if len(types) == 1 else [value for value in values if type(value) is tuple]
+        types = types - {tuple} | set(map(type, chain.from_iterable(tuples)))
+    return types <= _PLAIN
 
 
 def local_codes(codes: Codes, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

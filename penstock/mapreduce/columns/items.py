@@ -197,11 +197,13 @@ def sort_order(items: Items) -> Ints:
         return np.arange(len(items))
     order = _packed_order(items.node, items.at)
     node, at = items.node[order], items.at[order]
-    ties = ((node[1:] == node[:-1]) & (at[1:] == at[:-1])).nonzero()[0]
-    if ties.size and (items.text is not None or items.rank is not None):
-        exact = items.sources()
-        listed = sorted(order.tolist(), key=lambda i: (int(items.node[i]), int(items.at[i]), exact[i]))
-        return np.array(listed, np.int64)
+    tied = (node[1:] == node[:-1]) & (at[1:] == at[:-1])
+    if not tied.any() or bool(same_items(items, order[:-1][tied], items, order[1:][tied]).all()):
+        return order
+    tied = np.append(tied, False) | np.append(False, tied)
+    places = order[tied]
+    exact = list(zip(node[tied].tolist(), at[tied].tolist(), items.take(places).sources(), strict=True))
+    order[tied] = places[sorted(range(places.size), key=exact.__getitem__)]
     return order
 
 

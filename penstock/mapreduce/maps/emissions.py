@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import canonical, encode_key, order_key, pack, seal, unpack, unseal
+from penstock.cache import encode_key, order_key, pack, seal, unpack, unseal
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Codes, Groups, local_codes
 from penstock.mapreduce.columns.items import SourceKeys, listed_sources
@@ -183,9 +183,9 @@ class Emissions:
         """Iterate over the emissions of each of these documents; the cost does not grow with other documents."""
         starts = self.starts().tolist()
         for i in documents:
-            flat = np.arange(starts[i], starts[i + 1])
-            values = None if self.values is None else self.values.take(flat)
-            yield Emissions(None if self.counts is None else self.counts[i : i + 1], self.code[flat], values)
+            a, b = starts[i], starts[i + 1]
+            values = None if self.values is None else self.values.part(a, b)
+            yield Emissions(None if self.counts is None else self.counts[i : i + 1], self.code[a:b].copy(), values)
 
     def yielded(self) -> Yielded:
         """Return the contributions of all documents, by group code."""
@@ -231,7 +231,35 @@ def _ranks(document: NDArray[np.int64], code: Codes) -> NDArray[np.int64] | None
 
 def sorted_pairs(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Sort the (group, value) pairs of a document in canonical order."""
-    return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1]), canonical(p[1])))
+    return sorted(pairs, key=lambda p: (encode_key(p[0]), order_key(p[1])))
+
+
+def sorted_emissions(emissions: Emissions, groups: Groups) -> Emissions:
+    """Sort the contributions of each document in canonical order, like `sorted_pairs`."""
+    code, values = emissions.code, emissions.values
+    assert emissions.counts is not None, "a single contribution is in order"
+    distinct, local = local_codes(code, groups.size)
+    whole = [groups.whole(c) for c in distinct.tolist()]
+    rank = np.empty(distinct.size, np.int64)
+    rank[sorted(range(distinct.size), key=whole.__getitem__)] = np.arange(distinct.size)
+    place = np.repeat(np.arange(emissions.counts.size) << 32, emissions.counts) | rank[local]
+    order = np.argsort(place, kind="stable")
+    if values is None:
+        return Emissions(emissions.counts, code[order], None)
+    equal = np.diff(place[order]) == 0
+    if equal.any():
+        tied = np.append(equal, False) | np.append(False, equal)  # each with its document and group
+        order[tied] = _by_value(order[tied], place, values)
+    return Emissions(emissions.counts, code[order], values.take(order))
+
+
+def _by_value(at: NDArray[np.int64], place: NDArray[np.int64], values: Column) -> NDArray[np.int64]:
+    """Sort contributions by (place, value)."""
+    place, values = place[at], values.take(at)
+    if values.all_kinds() <= {LaneKind.NULL, LaneKind.INT}:
+        return at[np.lexsort((values.lane, values.kinds(), place))]
+    keys = list(zip(place.tolist(), map(order_key, values.values()), strict=True))
+    return at[sorted(range(at.size), key=keys.__getitem__)]
 
 
 def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:

@@ -35,10 +35,11 @@ from penstock.cache import (
 )
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Groups
-from penstock.mapreduce.maps.emissions import Emissions, sorted_pairs
+from penstock.mapreduce.maps.emissions import Emissions, sorted_emissions, sorted_pairs
 from penstock.views import Cell, Need, Row, filtered_of, read_fields
 
 BLOCK = 512
+_FEW = 8  # up to this many contributions, sorting each document is faster than NumPy's fixed cost
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NUMBERS = (int, float, Decimal)
 _log = logging.getLogger("penstock.mapreduce")
@@ -115,15 +116,19 @@ class FunctionMapper:
 
     def _columns(self, flat: list[Any], counts: list[int] | None, groups: Groups) -> Emissions | None:
         """Convert values to columns as a whole; None if a document needs a check of its own."""
-        if counts is not None and max(counts) > 1:
+        several = counts is not None and max(counts) > 1
+        if several and len(flat) <= _FEW:
             return None
         types = set(map(type, flat))
         column: Column | None = None
         keys: list[Any] = flat
-        if types == {tuple}:
-            if set(map(len, flat)) != {2}:
+        if any(issubclass(kind, tuple) for kind in types - {tuple}):
+            return None
+        if tuple in types:
+            pairs = flat if len(types) == 1 else [item if type(item) is tuple else (item, None) for item in flat]
+            if set(map(len, pairs)) != {2}:
                 return None
-            keys, values = [pair[0] for pair in flat], [pair[1] for pair in flat]
+            keys, values = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             kinds = set(map(type, values))
             if not kinds <= _SCALARS or (str in kinds and not _is_text(values)):
                 return None
@@ -133,12 +138,13 @@ class FunctionMapper:
                     return None  # its digits are to be counted
                 if None in self._numbers and bool((column.kind == LaneKind.OTHER).any()):
                     return None
-        elif any(issubclass(kind, tuple) for kind in types):
-            return None
         codes = groups.codes(keys)
         if codes.size and int(codes.min()) < 0:
             return None
-        return Emissions(None if counts is None else np.array(counts, np.int64), codes, column)
+        if counts is None:
+            return Emissions(None, codes, column)
+        out = Emissions(np.array(counts, np.int64), codes, column)
+        return sorted_emissions(out, groups) if several else out
 
     def _one_by_one(
         self, flat: list[Any], counts: list[int] | None, held: dict[int, Hold], groups: Groups

@@ -14,7 +14,8 @@ row is encoded when nodes are written. A batch takes columns from the parts with
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -48,8 +49,11 @@ def packed(node: Node) -> bytes:
     """Encode a node to the payload of its row."""
     first = 2 if node[0] == INNER else 3
     columns = node[first:]
-    odd = any(column is not None and not isinstance(column, bytes) and len(column) > 2 for column in columns)
-    return (canonical if odd else _encode)([*node[:first], list(columns)])
+    encode: Callable[[Any], bytes] = _encode
+    for column in columns:
+        if column is not None and not isinstance(column, bytes) and len(column) > 2:
+            encode = canonical  # it has values of any kind
+    return encode([*node[:first], list(columns)])
 
 
 def is_inner(node: Node) -> bool:
@@ -71,7 +75,7 @@ class Cut:
         self._at = items.at.astype("<u8", copy=False).tobytes() if inner or items.text is not None else b""
         self._lane = b"" if inner else items.lane.astype("<i8", copy=False).tobytes()
         self._columns = [_CutColumn(column) for column in items.columns]
-        self._plain = all(column.plain for column in self._columns) and items.text is None and items.rank is None
+        self._plain = all(column.plain for column in self._columns) and items.text is None
 
     def node(self, a: int, b: int) -> Node:
         """Return the node of items a to b."""
@@ -87,7 +91,8 @@ class Cut:
             return [(INNER, at[x:y], *[lane[x:y] for lane in lanes]) for x, y in spans]
         if self._plain and len(self._columns) == 1:
             keys, own = self._lane, self._columns[0].lane
-            return [(LEAF, keys[x:y], None, own[x:y]) for x, y in spans]
+            ranks = self._ranks_of_each(starts, stops)
+            return [(LEAF, keys[x:y], rank, own[x:y]) for (x, y), rank in zip(spans, ranks)]
         return [self.node(x >> 3, y >> 3) for x, y in spans]
 
     def parts(self, a: int, b: int) -> list[Any]:
@@ -102,6 +107,17 @@ class Cut:
                 lanes = self._items.lane[a:b].tolist()
                 return [self._at[8 * a : 8 * b], [lane if t is None else t for lane, t in zip(lanes, own)]]
         return self._lane[8 * a : 8 * b]
+
+    def _ranks_of_each(self, starts: Ints, stops: Ints) -> Iterable[bytes | None]:
+        """Return the ranks of the items from each start to its stop, like `_ranks`."""
+        rank = self._items.rank
+        if rank is None:
+            return repeat(None)
+        above: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(rank > 0)))
+        found = (above[stops] != above[starts]).tolist()
+        own = rank.astype("<u4").tobytes()
+        spans = zip(found, (4 * starts).tolist(), (4 * stops).tolist())
+        return [own[x:y] if some else None for some, x, y in spans]
 
     def _ranks(self, a: int, b: int) -> bytes | None:
         rank = self._items.rank

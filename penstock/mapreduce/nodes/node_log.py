@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from penstock.cache import Reader, Writer, pack, record_key, seal, unpack, unseal, unseal_many
+from penstock.cache import Reader, Writer, pack, record_key, seal, seal_many, unpack, unseal, unseal_many
 from penstock.mapreduce.columns.items import Items, Mask, same_items, sort_order
 from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves, unpacked
 
@@ -144,7 +144,7 @@ class NodeLog:
     def write_all(self, writer: Writer, nodes: Nodes) -> None:
         """Write all nodes and empty the log."""
         every = sorted({**self.nodes, **nodes}.items(), key=itemgetter(0))
-        puts = [(key, seal(key, packed(node))) for key, node in every if node is not None]
+        puts = seal_many((key, packed(node)) for key, node in every if node is not None)
         if puts:
             writer.put_many(self._db, puts)
         gone = [key for key, node in every if node is None]

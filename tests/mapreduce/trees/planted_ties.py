@@ -13,7 +13,10 @@ TIES = [
         "ranks that share a hash are one", "mapreduce.columns.items:same_items", "same &= np.equal(left, right)", "pass"
     ),
     Bug(
-        "what shares a hash stands as it came", "mapreduce.columns.items:sort_order", "if ties.size and", "if False and"
+        "what shares a hash stands as it came",
+        "mapreduce.columns.items:sort_order",
+        "if not tied.any() or",
+        "if True or",
     ),
     Bug(
         "items that share a hash are merged by it",

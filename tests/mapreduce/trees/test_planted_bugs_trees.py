@@ -55,6 +55,13 @@ _UNMERGED = """self._check(batch, grown)
             grown.partials = (Column.of(shown), *grown.partials[1:])"""
 
 BUGS = [
+    # rows of nodes
+    Bug(
+        "a leaf that is cut among others loses its ranks",
+        "mapreduce.nodes.node_format:Cut._ranks_of_each",
+        "own[x:y] if some else None",
+        "None",
+    ),
     # nodes and their partials
     Bug(
         "a partial of a child that changed is not refreshed",
