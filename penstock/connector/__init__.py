@@ -12,7 +12,7 @@ from penstock.connector.coordinator import (
     StartSession,
 )
 from penstock.connector.coordinator_state import CoordinatorState, MemoryCoordinatorState, OpenTransaction
-from penstock.connector.errors import ConnectorFault, HostClosed, LogDamaged, ProtocolFault
+from penstock.connector.errors import ConnectorFault, HostClosed, LogDamaged, PointLost, ProtocolFault
 from penstock.connector.events import (
     DataReceived,
     Disconnected,
@@ -70,10 +70,14 @@ from penstock.connector.session import (
     Table,
 )
 from penstock.connector.sockets import (
+    LARGEST_MESSAGE,
+    MOST_WAITING,
+    AcceptorServer,
     Backoff,
     FileSystem,
     LogFile,
     ParticipantServer,
+    SessionServer,
     SessionSocket,
     WorkerLogs,
     connect_session,
@@ -107,6 +111,8 @@ from penstock.connector.transaction_log import (
     DecisionUnknown,
     LogRecord,
     LogSummary,
+    MessageKept,
+    MessagesDropped,
     OpenVote,
     PositionHeld,
     RollbackDone,
@@ -132,7 +138,9 @@ __all__ = [
     "FIRST_RTAG",
     "LARGEST_FRAME",
     "LARGEST_HELLO",
+    "LARGEST_MESSAGE",
     "LONGEST_QUEUE",
+    "MOST_WAITING",
     "NOTHING",
     "PARTICIPANT",
     "PATIENCE",
@@ -143,6 +151,7 @@ __all__ = [
     "SOURCE_VERSION",
     "AbortForced",
     "AbortVote",
+    "AcceptorServer",
     "Ack",
     "AnyFrame",
     "Approve",
@@ -178,6 +187,8 @@ __all__ = [
     "LoggedState",
     "MemoryCoordinatorState",
     "MessageFrame",
+    "MessageKept",
+    "MessagesDropped",
     "NameWorkers",
     "Notify",
     "NotifyAck",
@@ -193,6 +204,7 @@ __all__ = [
     "Phase1",
     "Phase1Reply",
     "Phase2",
+    "PointLost",
     "PositionHeld",
     "PrepareTransaction",
     "ProtocolFault",
@@ -209,6 +221,7 @@ __all__ = [
     "Session",
     "SessionEnded",
     "SessionFailed",
+    "SessionServer",
     "SessionSettings",
     "SessionSocket",
     "SessionState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import PenstockError
 
-__all__ = ["ConnectorFault", "HostClosed", "LogDamaged", "ProtocolFault"]
+__all__ = ["ConnectorFault", "HostClosed", "LogDamaged", "PointLost", "ProtocolFault"]
 
 
 class ConnectorFault(PenstockError):
@@ -22,6 +22,10 @@ class ConnectorFault(PenstockError):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}; {self.remedy}"
+
+
+class PointLost(ConnectorFault):
+    """The worker stands before a message that it had acknowledged, for example after its backup was restored."""
 
 
 class ProtocolFault(PenstockError):

@@ -80,9 +80,16 @@ class SourceAcceptor:
         """Frames that the peer may send. A peer that ignores credits makes it negative."""
         self._cookie = cookie
         self._registry = registry
+        self.name = ""
+        """The name of the connector, once it said HELLO."""
         self._most, self._refill = credits, refill
         self._streams: dict[int, AcceptedStream] = {}
         self._rolling_back = False
+
+    @property
+    def is_due(self) -> bool:
+        """A checkpoint that begins now has messages, or the end of a stream."""
+        return any(stream.seen != stream.acked or stream.ended for stream in self._streams.values())
 
     def hello(self, frame: Hello) -> SessionState:
         """Check the introduction, and grant credits."""
@@ -90,6 +97,7 @@ class SourceAcceptor:
             raise ProtocolFault(f"Unknown protocol version: {frame.version[:40]!r}, wanted: {SOURCE_VERSION}")
         if not same_cookie(self._cookie, frame.cookie):
             raise ProtocolFault("Bad cookie")
+        self.name = frame.instance
         self.session.admit()
         self.session.send(Ok(self._most))
         self.credits = self._most

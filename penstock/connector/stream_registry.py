@@ -1,7 +1,8 @@
-"""The streams of all source sessions: a stream is active in at most one of them."""
+"""The streams of all source sessions, in any thread: a stream is active in at most one of them."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 __all__ = ["StreamRegistry"]
@@ -18,13 +19,15 @@ class StreamRegistry:
     def __init__(self, committed: Callable[[int], int | None]) -> None:
         self.committed = committed
         self._active: set[int] = set()
+        self._lock = threading.Lock()
 
     def claim(self, stream: int) -> bool:
         """Take a stream for a session; false if one has it."""
-        if stream in self._active:
-            return False
-        self._active.add(stream)
-        return True
+        with self._lock:
+            if stream in self._active:
+                return False
+            self._active.add(stream)
+            return True
 
     def release(self, stream: int) -> None:
         """Free a stream."""

@@ -30,6 +30,8 @@ __all__ = [
     "DecisionUnknown",
     "LogRecord",
     "LogSummary",
+    "MessageKept",
+    "MessagesDropped",
     "OpenVote",
     "PositionHeld",
     "RollbackDone",
@@ -148,10 +150,25 @@ class TransactionDecided(msgspec.Struct, frozen=True, array_like=True, tag="deci
 
 
 class PositionHeld(msgspec.Struct, frozen=True, array_like=True, tag="position"):
-    """There were no changes up to a position."""
+    """The log has all changes up to a position."""
 
     time: float
     position: int | tuple[int, ...]
+
+
+class MessageKept(msgspec.Struct, frozen=True, array_like=True, tag="message"):
+    """A source has this message. It is sent under no other id."""
+
+    time: float
+    message: int
+    body: bytes
+
+
+class MessagesDropped(msgspec.Struct, frozen=True, array_like=True, tag="dropped"):
+    """All messages up to this one are acknowledged, and the log no longer has them."""
+
+    time: float
+    message: int
 
 
 LogRecord = (
@@ -169,6 +186,8 @@ LogRecord = (
     | TransactionOpened
     | TransactionDecided
     | PositionHeld
+    | MessageKept
+    | MessagesDropped
 )
 
 _CRC = struct.Struct(">I")

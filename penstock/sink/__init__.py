@@ -7,6 +7,7 @@ from penstock.sink.kafka_sink import KafkaSink, open_topic
 from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Sink
 from penstock.sink.wallaroo_sink import WallarooSink
+from penstock.sink.wallaroo_source_sink import WallarooSourceSink
 
 __all__ = [
     "ENVELOPES",
@@ -18,6 +19,7 @@ __all__ = [
     "SinkBusy",
     "SinkTaken",
     "WallarooSink",
+    "WallarooSourceSink",
     "open_file",
     "open_topic",
     "width_of",

@@ -9,12 +9,14 @@ from penstock.spout.files.path_spouts import FORMATS, STDIN, begun, file_size, f
 from penstock.spout.kafka_group import KafkaMember, Members, joined
 from penstock.spout.kafka_records import json_key
 from penstock.spout.kafka_spout import LATEST, KafkaSpout, Range
+from penstock.spout.listening_spout import ListeningSpout
 from penstock.spout.protocol import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
 from penstock.spout.uri import Uri
 from penstock.spout.uris.kafka_uri import moment_in, open_kafka
 from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
 from penstock.spout.uris.wallaroo_uri import address_in, cookie_in
+from penstock.spout.wallaroo_source_spout import WallarooSourceSpout
 from penstock.spout.wallaroo_spout import WallarooSpout
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "FileSpout",
     "KafkaMember",
     "KafkaSpout",
+    "ListeningSpout",
     "Members",
     "ParquetSpout",
     "Range",
@@ -44,6 +47,7 @@ __all__ = [
     "UnknownScheme",
     "Uri",
     "UriError",
+    "WallarooSourceSpout",
     "WallarooSpout",
     "address_in",
     "begun",

@@ -28,7 +28,7 @@ from penstock.connector import (
     StartSession,
     VoteReceived,
 )
-from penstock.spout import SPOUTS, WallarooSpout
+from penstock.spout import SPOUTS, ListeningSpout
 from tests.waiting import PATIENCE
 
 T = TypeVar("T")
@@ -66,12 +66,18 @@ class Store:
     """An engine whose thread takes the batches of a spout, until it is killed or stopped."""
 
     def __init__(
-        self, path: Path, partitions: int | None, port: int = 0, more: str = "", app: ps.App | None = None
+        self,
+        path: Path,
+        partitions: int | None,
+        port: int = 0,
+        more: str = "",
+        app: ps.App | None = None,
+        scheme: str = "wallaroo",
     ) -> None:
         apart: dict[str, Any] = {} if partitions is None else {"partitions": partitions, "processes": False}
         self.engine = ps.open(app or shop(), path, **apart)
-        spout = SPOUTS.open(f"wallaroo://127.0.0.1:{port}?cookie={COOKIE}&name=test{more}", "orders")
-        assert isinstance(spout, WallarooSpout)
+        spout = SPOUTS.open(f"{scheme}://127.0.0.1:{port}?cookie={COOKIE}&name=test{more}", "orders")
+        assert isinstance(spout, ListeningSpout)
         self.spout = spout
         self.address = spout.address
         self.killed = False

@@ -95,8 +95,7 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
 
     A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or a source of an installed
     package. The store remembers the offset of each source, and the next run continues there. Meanwhile other commands
-    can read the store, and writing commands send their work to this process. The command ends when all its sources have
-    ended.
+    can read the store, and writing commands send their work to this process. The command ends with its last source.
 
     Under file:PATH?envelope=topic each record names its own table, as for `penstock post`. A ts of 0 posts an old
     value. A record without a table is rejected in the name of TABLE.
@@ -110,7 +109,8 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     kafka://HOST:PORT/TOPIC is a topic, in and out; docs/guide/kafka.md lists its options. One process reads it into a
     store: a second one says so and waits. Several processes of one ?group=NAME share a topic, if the store has several
     partitions. One of them is the holder of the store. When it ends, another takes over. wallaroo://HOST:PORT?cookie=C
-    listens there for Wallaroo workers, or sends a view to their sinks (docs/guide/connector.md).
+    listens there for Wallaroo workers, or sends a view to their sinks. wallaroo+source://HOST:PORT?cookie=C listens for
+    source connectors, or sends a view to a worker as one (docs/guide/connector.md).
 
     A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of the written keys.
     `penstock status` shows the result. All damage is reported. Damage that needs a copy ends the command.

@@ -35,6 +35,7 @@ from penstock.sink import (
     SinkBusy,
     SinkTaken,
     WallarooSink,
+    WallarooSourceSink,
     open_file,
     open_topic,
     width_of,
@@ -62,9 +63,17 @@ def _kafka(uri: Uri, view: str) -> Sink:
 
 
 def _wallaroo(uri: Uri, view: str) -> Sink:
+    return WallarooSink(*_connector(uri), view, _envelope(uri), dumps)
+
+
+def _wallaroo_source(uri: Uri, view: str) -> Sink:
+    return WallarooSourceSink(*_connector(uri), view, _envelope(uri), dumps)
+
+
+def _connector(uri: Uri) -> tuple[str, tuple[str, int], str, str | None]:
+    """Return the text of a URI, its address, its cookie and its name."""
     uri.only("cookie", "cookie-file", "name", "envelope", "early")
-    name = uri.options.get("name")
-    return WallarooSink(uri.text, address_in(uri), cookie_in(uri), name, view, _envelope(uri), dumps)
+    return uri.text, address_in(uri), cookie_in(uri), uri.options.get("name")
 
 
 def _envelope(uri: Uri) -> str:
@@ -74,7 +83,11 @@ def _envelope(uri: Uri) -> str:
     return envelope
 
 
-SINKS: Registry[Sink] = Registry("sink", "penstock.sinks", {"file": _file, "kafka": _kafka, "wallaroo": _wallaroo})
+SINKS: Registry[Sink] = Registry(
+    "sink",
+    "penstock.sinks",
+    {"file": _file, "kafka": _kafka, "wallaroo": _wallaroo, "wallaroo+source": _wallaroo_source},
+)
 
 
 def _at_once() -> None:
@@ -99,7 +112,7 @@ class SinkThread(threading.Thread):
         self._settle: Callable[[], None] = _at_once
         self._steps: FeedSteps | None = None
         self._last = threading.Event()
-        if isinstance(sink, WallarooSink):
+        if isinstance(sink, WallarooSink | WallarooSourceSink):
             sink.stopped, sink.say = self._last.is_set, self.notes.append
 
     def begin(self) -> bool:
@@ -131,6 +144,8 @@ class SinkThread(threading.Thread):
                 if last:
                     self._wait_for_sink()
                 self._step(last)
+                if isinstance(self._sink, WallarooSourceSink):
+                    self._sink.finish() if last else self._sink.tend()
                 self._last.wait(_LOOK if self._busy is None else _TURN)
         except PositionExpired as error:
             self.error = SinkBehind(self.text, error.asked, _expired(error))
@@ -206,9 +221,9 @@ def begun(stack: ExitStack, store: str, app: str, text: str, view: str, uri: str
 
     held = stack.enter_context(ExitStack())
     stack.callback(sink.close)
-    if isinstance(sink, FileSink | KafkaSink | WallarooSink):
+    if isinstance(sink, FileSink | KafkaSink | WallarooSink | WallarooSourceSink):
         sink.claim = claim
-    if isinstance(sink, WallarooSink):
+    if isinstance(sink, WallarooSink | WallarooSourceSink):
         sink.folder, sink.app = store, app
     delivery = SinkThread(text, view, sink, Uri.parse(uri).flag("early"))
     delivery.begin()

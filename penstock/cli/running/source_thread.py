@@ -26,11 +26,11 @@ from penstock.spout import (
     FileSpout,
     KafkaMember,
     KafkaSpout,
+    ListeningSpout,
     ParquetSpout,
     SourceMoved,
     Spout,
     SpoutBatch,
-    WallarooSpout,
 )
 from penstock.views import Counts, Table
 
@@ -66,9 +66,9 @@ class SourceThread(threading.Thread):
             spout.timed = table.broker_ts
         if isinstance(self._source, FileSpout):  # unpacking may take long before the first batch
             self._source.stopped = stopped
-        if isinstance(self._source, WallarooSpout):
+        if isinstance(self._source, ListeningSpout):
             host, port = self._source.address
-            self.notes.append(f"{self.text}: workers connect to {host}:{port}")
+            self.notes.append(f"{self.text}: {self._source.peers} connect to {host}:{port}")
         self._stopped = stopped
         self._paused = paused
         self._claim = claim
@@ -187,6 +187,6 @@ def _inner(spout: Spout) -> Spout:
 
 def _lag(spout: Spout, lag: int) -> str:
     """Return the lag of a source as text, in its own unit if that is known."""
-    if isinstance(spout, FileSpout | WallarooSpout):
+    if isinstance(spout, FileSpout | ListeningSpout):
         return size_text(lag)
     return f"{lag:,} rows" if isinstance(spout, ParquetSpout) else f"{lag:,}"

@@ -1,39 +1,26 @@
-"""Serve the participants of a sink on a TCP port: one thread for each connection.
+"""Serve the participants of a sink on a TCP port.
 
-Invariants:
-
-- a fault of a peer ends its own connection. A fault of the host's state ends that connection too, and is reported;
-- a worker is released after its connection's last action on its state, so the next session finds that state complete;
-- `close` returns after all threads have ended.
+Invariant: a worker is released after its connection's last action on its state.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 
-from penstock.connector.errors import HostClosed
 from penstock.connector.events import HelloReceived, SessionFailed, WorkersGone
 from penstock.connector.participant import Participant
 from penstock.connector.participant_registry import ParticipantRegistry
 from penstock.connector.session import SessionSettings
-from penstock.connector.sockets.socket_options import prepare_socket
+from penstock.connector.sockets.session_server import SessionServer
 
-__all__ = ["MOST_CONNECTIONS", "ParticipantServer"]
+__all__ = ["ParticipantServer"]
 
-MOST_CONNECTIONS = 1000
-"""Connections at one time; further ones wait to be accepted."""
-_BLOCK = 1 << 18
-_SENDING = 30.0  # seconds for a peer to take an answer
-_CLOSING = 5.0  # seconds for a peer to close its side after ERROR
 _log = logging.getLogger("penstock")
 
 
-class ParticipantServer:
+class ParticipantServer(SessionServer):
     """A listening sink. `start` begins to accept connections; `failed` gets errors of the host's state."""
 
     def __init__(
@@ -45,148 +32,47 @@ class ParticipantServer:
         failed: Callable[[BaseException], None],
         settings: SessionSettings | None = None,
     ) -> None:
-        self._cookie = cookie
+        lock = threading.Lock()  # for the registry
+        super().__init__(host, port, lambda: WorkerConversation(cookie, settings, registry, lock), failed)
+
+
+class WorkerConversation:
+    """One connection of a worker."""
+
+    def __init__(
+        self, cookie: str, settings: SessionSettings | None, registry: ParticipantRegistry, lock: threading.Lock
+    ) -> None:
+        self._participant = Participant(cookie, settings)
+        self.session = self._participant.session
         self._registry = registry
-        self._failed = failed
-        self._settings = settings
-        self._lock = threading.Lock()  # for the registry and the sets below
-        self._connections: set[socket.socket] = set()
-        self._threads: set[threading.Thread] = set()
-        self._closed = threading.Event()
-        self._room = threading.Semaphore(MOST_CONNECTIONS)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=64)
-        self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self._accepting = threading.Thread(target=self._accept, name="penstock-connector", daemon=True)
+        self._lock = lock
 
-    def start(self) -> None:
-        """Accept connections until `close`."""
-        self._accepting.start()
+    @property
+    def peer(self) -> str:
+        return f"worker {self._participant.worker}"
 
-    def close(self) -> None:
-        """End all sessions, and wait for their threads. A peer sees a closed connection, and connects again later."""
-        self._closed.set()
-        with self._lock:
-            # A shutdown wakes the thread that accepts, which a close would not.
-            _shut(self._listener, socket.SHUT_RDWR)
-            for connection in self._connections:
-                _shut(connection, socket.SHUT_RD)
-        if self._accepting.is_alive():
-            self._accepting.join()
-        while True:
-            with self._lock:
-                thread = next(iter(self._threads), None)
-            if thread is None:
-                break
-            thread.join()
-            with self._lock:
-                self._threads.discard(thread)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            if not self._room.acquire(timeout=0.2):
-                continue
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                self._room.release()
-                if not self._closed.is_set():
-                    _log.warning("a connection could not be accepted: %s", error.strerror or error)
-                    self._closed.wait(1.0)
-                continue
-            thread = threading.Thread(target=self._serve, args=(connection,), name="penstock-worker", daemon=True)
-            with self._lock:
-                self._connections.add(connection)
-                self._threads.add(thread)
-                if self._closed.is_set():
-                    _shut(connection, socket.SHUT_RD)
-            thread.start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        participant = Participant(self._cookie, self._settings)
-        try:
-            with suppress(OSError):  # the peer has gone already, which the first read shows
-                prepare_socket(connection)
-            self._converse(connection, participant)
-        except HostClosed:
-            pass
-        except BaseException as error:
-            self._failed(error)
-        finally:
-            if participant.is_approved and participant.worker is not None:
-                with self._lock:
-                    self._registry.release(participant.worker)
-            connection.close()
-            with self._lock:
-                self._connections.discard(connection)
-                self._threads.discard(threading.current_thread())
-            self._room.release()
-
-    def _converse(self, connection: socket.socket, participant: Participant) -> None:
-        """Take part until the session or the connection is over."""
-        session = participant.session
-        while True:
-            self._answer(participant)
-            data = session.outgoing()
-            try:
-                received = _exchange(connection, data, session.over, session.patience)
-            except TimeoutError:
-                session.expire()
-                continue
-            except OSError as error:  # an OSError of the host's state is no end of a connection
-                _log.info("a connection of worker %s ended: %s", participant.worker, error.strerror or error)
-                received = b""
-            if not received:
-                session.lost()
-                return
-            session.receive(received)
-
-    def _answer(self, participant: Participant) -> None:
+    def answer(self) -> None:
         """Handle the events of a session, which may lead to further events."""
-        session = participant.session
-        while events := session.events():
+        while events := self.session.events():
             for event in events:
                 if isinstance(event, HelloReceived):
                     with self._lock:
                         answer = self._registry.answer(event.worker)
-                    session.do(answer)
+                    self.session.do(answer)
                 elif isinstance(event, WorkersGone):
                     with self._lock:
                         self._registry.left(event.workers)
                 elif isinstance(event, SessionFailed):
                     by = "by the worker" if event.by_peer else "here"
                     # A worker that reconnects is denied until its former session has ended, which is no fault.
-                    level = logging.WARNING if participant.is_approved else logging.INFO
-                    _log.log(level, "a session of worker %s was ended %s: %s", participant.worker, by, event.text)
+                    level = logging.WARNING if self._participant.is_approved else logging.INFO
+                    _log.log(level, "a session of %s was ended %s: %s", self.peer, by, event.text)
 
+    def leave(self) -> None:
+        """Close without a word: the protocol has none for this side."""
 
-def _shut(connection: socket.socket, how: int) -> None:
-    with suppress(OSError):  # it is not connected, or its peer has closed it
-        connection.shutdown(how)
-
-
-def _exchange(connection: socket.socket, data: bytes, over: bool, patience: float | None) -> bytes:
-    """Send bytes, and return received ones: b"" at the end. After the last bytes wait until the peer has closed."""
-    if data:
-        connection.settimeout(_SENDING)
-        try:
-            connection.sendall(data)
-        except TimeoutError:
-            raise ConnectionError("the peer takes no bytes") from None
-    if over:
-        _drain(connection)
-        return b""
-    connection.settimeout(patience)
-    return connection.recv(_BLOCK)
-
-
-def _drain(connection: socket.socket) -> None:
-    """Discard input until the peer closes: a connection closed with unread input would lose the ERROR on its way."""
-    _shut(connection, socket.SHUT_WR)
-    end = time.monotonic() + _CLOSING
-    with suppress(TimeoutError):
-        while (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
-            if not connection.recv(_BLOCK):
-                return
+    def release(self) -> None:
+        """Free the worker."""
+        if self._participant.is_approved and self._participant.worker is not None:
+            with self._lock:
+                self._registry.release(self._participant.worker)

@@ -1,6 +1,7 @@
 """The API of a source: a client that sends messages of streams to a worker, and repeats those that were lost.
 
-It has no thread: it works while a call runs. Invariants:
+It has no thread: it works while a call runs. `send` waits for credits. A program with other work calls `offer` and
+`tend`, which never wait for the worker. Invariants:
 
 - a message stays in memory until the worker has acknowledged it. After a reconnection all such messages are sent again,
   in their order, from the worker's own point on;
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from penstock.connector.coordinator import EndStream, StartSession
-from penstock.connector.errors import ConnectorFault
+from penstock.connector.errors import ConnectorFault, PointLost
 from penstock.connector.events import (
     Event,
     RestartRequested,
@@ -39,11 +40,14 @@ from penstock.connector.source_connector import (
     stream_id_of,
 )
 
-__all__ = ["ConnectorSource"]
+__all__ = ["LARGEST_MESSAGE", "MOST_WAITING", "ConnectorSource"]
 
-_MOST_WAITING = 64 << 20  # bytes of messages that wait for their acknowledgement
+LARGEST_MESSAGE = LARGEST_FRAME - 27
+"""The most bytes of a message."""
+MOST_WAITING = 64 << 20
+"""Bytes of messages that may wait for their acknowledgement."""
 _LOOK = 0.2  # seconds of one wait for the socket
-_LARGEST_BODY = LARGEST_FRAME - 27
+_CONNECTING = 5.0  # seconds of one attempt to connect
 _FINAL = ("Bad cookie", "Unknown protocol version")
 
 
@@ -101,7 +105,8 @@ class ConnectorSource:
         self._role: SourceConnector | None = None
         self._link: SessionSocket | None = None
         self._backoff = Backoff()
-        self._reason = "nothing was tried"
+        self._retry_at = 0.0
+        self._reason = ""
         self._progress = 0
         self._ended = ""
         """The reason that the session gave for its end."""
@@ -109,12 +114,31 @@ class ConnectorSource:
 
     def send(self, stream: str, id: int, body: bytes) -> None:
         """Send a message. It waits for credits, and for memory if too much is not acknowledged."""
-        if not 0 < len(body) <= _LARGEST_BODY:
-            size = "empty" if not body else f"of {len(body):,} bytes"
-            raise ConnectorFault(
-                f"stream {stream!r}", f"message {id} is {size}", f"send between 1 and {_LARGEST_BODY:,} bytes"
-            )
+        _check_size(stream, id, body)
         known = self._known(stream)
+        self._queue(known, stream, id, body)
+        self._until(lambda: self._size <= MOST_WAITING and known.sent == len(known.waiting))
+
+    def offer(self, stream: str, id: int, body: bytes) -> None:
+        """Queue a message, which `tend` sends as soon as credits allow."""
+        _check_size(stream, id, body)
+        self._queue(self._stream(stream), stream, id, body)
+
+    def tend(self, wait: float = 0.0) -> None:
+        """Connect if needed, and move messages and acknowledgements, for at most about so many seconds."""
+        self._turn(wait)
+
+    @property
+    def waiting(self) -> int:
+        """The bytes of messages that are not acknowledged."""
+        return self._size
+
+    @property
+    def trouble(self) -> str | None:
+        """The reason that no stream is open, or None. There is none before the first attempt has ended."""
+        return None if any(known.open for known in self._streams.values()) else self._reason or None
+
+    def _queue(self, known: ClientStream, stream: str, id: int, body: bytes) -> None:
         if known.last is not None and id <= known.last:
             raise ConnectorFault(f"stream {stream!r}", f"message {id} comes after {known.last}", "let ids increase")
         if not 0 <= id < 2**64 - 1:
@@ -124,13 +148,17 @@ class ConnectorSource:
             return
         known.waiting.append((id, bytes(body)))
         self._size += len(body)
-        self._until(lambda: self._size <= _MOST_WAITING and known.sent == len(known.waiting))
 
     def committed(self, stream: str) -> int | None:
         """Return the last message that the worker has committed, or None."""
         known = self._known(stream)
         self._turn(0.0)
         return known.committed
+
+    def point(self, stream: str) -> tuple[bool, int | None]:
+        """Return whether the worker has told its point, and the last committed message so far. It does not wait."""
+        known = self._stream(stream)
+        return known.known, known.committed
 
     def close(self) -> None:
         """End all streams, wait until all messages are committed, and close the connection."""
@@ -156,14 +184,17 @@ class ConnectorSource:
         else:
             self.abort()
 
-    def _known(self, stream: str) -> ClientStream:
-        """Return a stream, after the worker has told its point."""
+    def _stream(self, stream: str) -> ClientStream:
         if self._closed:
             raise ConnectorFault(self._where, "the source is closed", "make another one")
         if stream not in self._streams:
             name = stream.encode()
             self._streams[stream] = ClientStream(stream_id_of(name), name)
-        known = self._streams[stream]
+        return self._streams[stream]
+
+    def _known(self, stream: str) -> ClientStream:
+        """Return a stream, after the worker has told its point."""
+        known = self._stream(stream)
         if not known.known:
             self._until(lambda: known.known)
         return known
@@ -179,7 +210,7 @@ class ConnectorSource:
             elif time.monotonic() - since > self._patience:
                 raise ConnectorFault(
                     self._where,
-                    f"no progress for {self._patience:g} s ({self._reason})",
+                    f"no progress for {self._patience:g} s ({self._reason or 'the worker did not answer'})",
                     "see whether the worker runs and takes checkpoints, then send again all after `committed`",
                 )
 
@@ -196,10 +227,14 @@ class ConnectorSource:
             self._disconnect(self._ended or link.reason)
 
     def _connect(self, wait: float) -> bool:
-        if wait:
-            time.sleep(min(self._backoff.next(), wait))
+        pause = self._retry_at - time.monotonic()
+        if pause > 0:
+            time.sleep(min(pause, wait))
+            if pause > wait:
+                return False
+        self._retry_at = time.monotonic() + self._backoff.next()
         try:
-            sock = connected(self._address, self._patience)
+            sock = connected(self._address, min(self._patience, _CONNECTING))
         except OSError as error:
             self._reason = error.strerror or str(error)
             return False
@@ -258,12 +293,12 @@ class ConnectorSource:
     ) -> None:
         if isinstance(event, StreamRefused):
             known.asked, known.retry_at = False, time.monotonic() + self._backoff.next()
-            self._reason = f"the worker refused stream {known.name.decode()!r} for now"
+            self._reason = f"the worker refused stream {known.name.decode()!r} for now: another connection may have it"
             return
         if isinstance(event, StreamOpened):
             if known.committed is not None and (event.point is None or event.point < known.committed):
                 self.abort()
-                raise ConnectorFault(
+                raise PointLost(
                     f"stream {known.name.decode()!r}",
                     f"the worker has committed message {event.point}, and had committed {known.committed} before",
                     "restore the worker, or start the source again from the worker's point",
@@ -275,3 +310,11 @@ class ConnectorSource:
             self._size -= known.take(event.point)
             self._progress += 1
             self._backoff.reset()
+
+
+def _check_size(stream: str, id: int, body: bytes) -> None:
+    if not 0 < len(body) <= LARGEST_MESSAGE:
+        size = "empty" if not body else f"of {len(body):,} bytes"
+        raise ConnectorFault(
+            f"stream {stream!r}", f"message {id} is {size}", f"send between 1 and {LARGEST_MESSAGE:,} bytes"
+        )

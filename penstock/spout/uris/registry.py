@@ -1,8 +1,8 @@
 """Open spouts and sinks by the scheme of their URI.
 
-`file:PATH`, a bare path, `-`, `kafka://` and `wallaroo://` are built in. A package adds others by entry points in the
-groups `penstock.spouts` and `penstock.sinks`, named like the scheme. Each is a function of the URI and of the name of
-the table or view.
+`file:PATH`, a bare path, `-`, `kafka://`, `wallaroo://` and `wallaroo+source://` are built in. A package adds others by
+entry points in the groups `penstock.spouts` and `penstock.sinks`, named like the scheme. Each is a function of the URI
+and of the name of the table or view.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.spout.files.path_spouts import open_file
 from penstock.spout.protocol import Spout
 from penstock.spout.uri import Uri
 from penstock.spout.uris.kafka_uri import open_kafka
-from penstock.spout.uris.wallaroo_uri import open_wallaroo
+from penstock.spout.uris.wallaroo_uri import open_wallaroo, open_wallaroo_source
 
 T = TypeVar("T")
 _TOPIC = "topic"
@@ -85,5 +85,7 @@ def _kafka(uri: Uri, table: str) -> Spout:
 
 
 SPOUTS: Registry[Spout] = Registry(
-    "spout", "penstock.spouts", {"file": _file, "kafka": _kafka, "wallaroo": open_wallaroo}
+    "spout",
+    "penstock.spouts",
+    {"file": _file, "kafka": _kafka, "wallaroo": open_wallaroo, "wallaroo+source": open_wallaroo_source},
 )
