@@ -11,7 +11,9 @@ from penstock.join.joined_rows import (
     joined_changes,
 )
 from penstock.join.product import BLOCK
+from penstock.join.side_check import check_side, side_digest
 from penstock.join.side_entries import Entries, Positions
+from penstock.join.side_index import SideIndex, SideKept, side_dbs
 from penstock.join.sorted_runs import EntryChanges, changed_entries
 
 __all__ = [
@@ -28,6 +30,11 @@ __all__ = [
     "LimitedValue",
     "Positions",
     "SideChange",
+    "SideIndex",
+    "SideKept",
     "changed_entries",
+    "check_side",
     "joined_changes",
+    "side_dbs",
+    "side_digest",
 ]

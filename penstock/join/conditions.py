@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.join.side_entries import UPPER, VALUE, Entries, Ints, Mask, Positions, first_positions
+from penstock.join.side_entries import UPPER, Entries, Ints, Mask, Positions
 from penstock.mapreduce import Codes, Groups, SourceKeys
 
 __all__ = ["NULL_CODE", "ConditionKeys", "Conditions"]
@@ -44,18 +44,16 @@ class Conditions:
     @staticmethod
     def of(parts: Sequence[Entries]) -> tuple[Conditions, list[Ints]]:
         """Return the distinct condition values of these entries, and the codes of each part."""
-        if all(part.objs is None for part in parts):
-            keys, inverse = _distinct_ints(parts)
-        else:
-            keys, inverse = _distinct_mixed(parts)
-        low = first_positions(keys)
-        order = np.argsort(low, kind="stable")
-        place = np.empty(order.size + 1, np.int64)
-        place[order] = np.arange(order.size)
-        place[-1] = NULL_CODE  # the index of a null
-        codes = place[inverse]
+        every = Entries.join([part.pairs() for part in parts])
+        null = every.null()
+        own = every if null is None else every.take(~null)
+        first, codes = _adjacent(own) or _distinct(own)
+        if null is not None:
+            codes, of_own = np.full(len(every), NULL_CODE, np.int64), codes
+            codes[~null] = of_own
+        distinct = own.take(first)
         cuts = np.cumsum([len(part) for part in parts])[:-1]
-        return Conditions(keys, low).take(order), list(np.split(codes, cuts))
+        return Conditions(distinct.values(), distinct.at & UPPER), list(np.split(codes, cuts))
 
     def find(self, entries: Entries) -> Ints:
         """Return the code of each entry's condition value, or NULL_CODE if it is none of these."""
@@ -78,43 +76,51 @@ class Conditions:
         return out
 
     def _same(self, entries: Entries, index: Ints, code: Ints) -> Mask:
-        same: Mask = entries.lanes[index, VALUE] == self.keys.lane[code]
-        if entries.objs is None and self.keys.text is None:
-            return same
-        none = np.full(index.size, None, object)
-        left = none if entries.objs is None else entries.objs[index, VALUE]
-        right = none if self.keys.text is None else self.keys.text[code]
+        own = entries.values()
+        return _same_keys(
+            SourceKeys(own.lane[index], None if own.text is None else own.text[index]),
+            SourceKeys(self.keys.lane[code], None if self.keys.text is None else self.keys.text[code]),
+        )
+
+
+def _adjacent(entries: Entries) -> tuple[Ints, Ints] | None:
+    """Return an entry of each condition value, in order of position, and the code of each entry.
+
+    Return None if two condition values share their first position. Then equal ones need not be adjacent.
+    """
+    at = entries.at
+    order = np.arange(at.size) if bool((at[1:] >= at[:-1]).all()) else np.argsort(at, kind="stable")
+    low = at[order] & UPPER
+    begins = np.ones(order.size, bool)
+    begins[1:] = low[1:] != low[:-1]
+    left = np.flatnonzero(~begins)
+    if not _same_keys(entries.take(order[left - 1]).values(), entries.take(order[left]).values()).all():
+        return None
+    codes = np.empty(order.size, np.int64)
+    codes[order] = np.cumsum(begins) - 1
+    return order[begins], codes
+
+
+def _distinct(entries: Entries) -> tuple[Ints, Ints]:
+    """Return the same as `_adjacent`, by comparison of whole condition values."""
+    known: dict[tuple[int, int, bytes], int] = {}
+    own, low = entries.values(), (entries.at & UPPER).tolist()
+    texts = [None] * len(entries) if own.text is None else own.text.tolist()
+    named = [(at, lane, text or b"") for at, lane, text in zip(low, own.lane.tolist(), texts, strict=True)]
+    for place in sorted(range(len(entries)), key=named.__getitem__):
+        known.setdefault(named[place], place)
+    code_of = {name: code for code, name in enumerate(known)}
+    return np.array(list(known.values()), np.int64), np.array([code_of[name] for name in named], np.int64)
+
+
+def _same_keys(a: SourceKeys, b: SourceKeys) -> Mask:
+    """Mark the equal condition values, none of them null."""
+    same: Mask = a.lane == b.lane
+    if a.text is not None or b.text is not None:
+        none = np.full(a.lane.size, None, object)
+        left, right = (none if own.text is None else own.text for own in (a, b))
         same &= (left == right).astype(bool)
-        return same
-
-
-def _distinct_ints(parts: Sequence[Entries]) -> tuple[SourceKeys, Ints]:
-    lanes = np.concatenate([part.lanes[:, VALUE] for part in parts])
-    nulls = [part.null() for part in parts]
-    if all(null is None for null in nulls):
-        distinct, inverse = np.unique(lanes, return_inverse=True)
-        return SourceKeys(distinct, None), inverse.ravel()
-    null = np.concatenate([np.zeros(len(p), bool) if m is None else m for p, m in zip(parts, nulls, strict=True)])
-    out = np.full(lanes.size, NULL_CODE, np.int64)
-    distinct, inverse = np.unique(lanes[~null], return_inverse=True)
-    out[~null] = inverse.ravel()
-    return SourceKeys(distinct, None), out
-
-
-def _distinct_mixed(parts: Sequence[Entries]) -> tuple[SourceKeys, Ints]:
-    known: dict[int | bytes, int] = {}
-    codes: list[int] = []
-    for part in parts:
-        own = part.values()
-        texts = [None] * len(part) if own.text is None else own.text.tolist()
-        null = part.null()
-        nulls = [False] * len(part) if null is None else null.tolist()
-        for lane, text, absent in zip(own.lane.tolist(), texts, nulls, strict=True):
-            codes.append(NULL_CODE if absent else known.setdefault(lane if text is None else text, len(known)))
-    lanes = np.array([0 if isinstance(value, bytes) else value for value in known], np.int64)
-    texts_of = np.empty(len(known), object)
-    texts_of[:] = [value if isinstance(value, bytes) else None for value in known]
-    return SourceKeys(lanes, texts_of), np.array(codes, np.int64)
+    return same
 
 
 class ConditionKeys:

@@ -151,6 +151,10 @@ class _CodedSide:
         self._change, self._conditions = change, conditions
         self.kept = _KeptCodes(change.kept, conditions, np.zeros(n, bool))
 
+    def most(self) -> Ints:
+        """Return an upper bound of the entries before and after, by code."""
+        return self.kept.most() + np.maximum(self.less, self.more)
+
     def read(self, codes: Mask) -> None:
         """Read K for these codes."""
         self.kept = _KeptCodes(self._change.kept, self._conditions, codes)
@@ -178,8 +182,10 @@ class JoinChange:
     def _apply(self, limit: int) -> None:
         """Find the condition values above the limit. Only those that may be there are counted."""
         sides = self._left, self._right
-        bounds = [side.kept.most() + np.maximum(side.less, side.more) for side in sides]
-        near = np.flatnonzero(_above(bounds, limit))
+        right = self._right.most()
+        if bool((right < 2).all()):
+            return  # a key side never has a condition value above the limit
+        near = np.flatnonzero(_above([self._left.most(), right], limit))
         if not near.size:
             return
         kept = [side.kept.counts_of(near) for side in sides]

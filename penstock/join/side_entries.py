@@ -97,12 +97,23 @@ class Entries:
 
     def take(self, index: NDArray[Any]) -> Entries:
         """Return the entries at these indexes or under this mask."""
-        return Entries(
-            self.at[index],
-            self.lanes[index],
-            None if self.kinds is None else self.kinds[index],
-            None if self.objs is None else self.objs[index],
+        at = index.nonzero()[0] if index.dtype == bool else index
+        return Entries(  # `take` of rows is several times as fast as an index
+            self.at.take(at),
+            self.lanes.take(at, axis=0),
+            None if self.kinds is None else self.kinds.take(at, axis=0),
+            None if self.objs is None else self.objs.take(at, axis=0),
         )
+
+    def sorted(self) -> Entries:
+        """Return the entries in order of position."""
+        order = in_order(self)
+        return self if order is None else self.take(order)
+
+    def pairs(self) -> Entries:
+        """Return the entries without their projections: pairs of condition value and key."""
+        kinds = None if self.kinds is None else self.kinds[:, :FIELDS]
+        return Entries(self.at, self.lanes[:, :FIELDS], kinds, None if self.objs is None else self.objs[:, :FIELDS])
 
     def slice(self, start: int, stop: int) -> Entries:
         """Return the entries from start to stop, without a copy."""

@@ -61,6 +61,26 @@ class EntryChanges:
         """Return the entries that are put."""
         return self.entries.take(~self.gone) if self.gone.any() else self.entries
 
+    def over(self, old: Entries) -> Entries:
+        """Return sorted entries with these changes applied."""
+        if not len(old):
+            return self.put()
+        place = np.searchsorted(old.at, self.entries.at)
+        inside = np.minimum(place, len(old) - 1)
+        hit = np.flatnonzero(old.at[inside] == self.entries.at)
+        ties = _has_ties(old.at) or _has_ties(self.entries.at)
+        if ties or not same_entries(self.entries, hit, old, inside[hit]).all():
+            return EntryChanges.last_of([EntryChanges(old, np.zeros(len(old), bool)), self]).put()
+        keep = np.ones(len(old), bool)
+        keep[inside[hit]] = False
+        kept, come = np.flatnonzero(keep), np.flatnonzero(~self.gone)
+        where = np.searchsorted(kept, place[come]) + np.arange(come.size)
+        order = np.empty(kept.size + come.size, np.int64)
+        stays = np.ones(order.size, bool)
+        stays[where] = False
+        order[where], order[stays] = come + len(old), kept
+        return Entries.join([old, self.entries]).take(order)
+
     def slice(self, start: int, stop: int) -> EntryChanges:
         """Return the changes from start to stop, without a copy."""
         return EntryChanges(self.entries.slice(start, stop), self.gone[start:stop])
@@ -90,6 +110,10 @@ class EntryChanges:
             out[left[same]] = place[same]
             left, place = left[~same], place[~same] + 1  # another entry has this position too
         return out
+
+
+def _has_ties(at: Positions) -> bool:
+    return bool((at[1:] == at[:-1]).any())
 
 
 def _last_of_each(entries: Entries, order: Ints) -> Mask | None:
@@ -141,7 +165,8 @@ class SortedRuns:
 
 
 def changed_entries(minus: Entries, plus: Entries) -> tuple[Entries, Entries]:
-    """Return M and P without the entries that are equal in both, projection included."""
+    """Return M and P, sorted, without the entries that are equal in both, projection included."""
+    minus, plus = minus.sorted(), plus.sorted()
     if not len(minus) or not len(plus):
         return minus, plus
     both = Entries.join([minus, plus])

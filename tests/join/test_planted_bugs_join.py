@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.join import How
-from tests.harness.planting import Bug, Edit
+from tests.harness.planting import Bug
 from tests.join.join_histories import TIES, history
 
 SEEDS = range(12)
@@ -31,16 +31,15 @@ BUGS = [
     ),
     Bug(
         "null matches null",
-        "join.conditions:_distinct_mixed",
-        "NULL_CODE if absent else known",
-        "known",
-        Edit("join.conditions:_distinct_ints", "[part.null() for part in parts]", "[None for part in parts]"),
+        "join.conditions:Conditions.of",
+        "null = every.null()",
+        "null = None",
     ),
     Bug(
         "a composite condition matches by one part",
-        "join.conditions:_distinct_mixed",
-        "lane if text is None else text,",
-        "lane if text is None else text[:3],",
+        "join.conditions:ConditionKeys.of",
+        "self._groups.whole(code) for code in range(known, size)",
+        "own[:4] if own[:1] == b'\\x07' else own for own in map(self._groups.whole, range(known, size))",
     ),
     Bug("1 does not match 1.0", "mapreduce.columns.group_codes:Groups.code", "[int(value)]", "[f'{value}']"),
     Bug(
@@ -136,9 +135,9 @@ BUGS = [
     ),
     Bug(
         "positions decide which entries are equal",
-        "join.conditions:Conditions._same",
-        "same &= (left == right).astype(bool)",
-        "same |= True",
+        "join.conditions:_same_keys",
+        "a.lane == b.lane",
+        "np.ones(a.lane.size, bool)",
         *TIES,
     ),
 ]
