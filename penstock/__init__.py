@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from penstock.engine import Engine, ForeignPartition, Snapshot, Ticket, Transaction
     from penstock.engine import open_engine as open
     from penstock.mapreduce import (
+        all,
+        any,
+        argmax,
+        argmin,
         bottom,
         collect,
         count,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         mean,
         min,
         monoid,
+        only,
         quantiles,
         stddev,
         sum,
@@ -154,6 +159,10 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
     "bottom",
     "collect",
     "count",
@@ -167,6 +176,7 @@ __all__ = [
     "mean",
     "min",
     "monoid",
+    "only",
     "open",
     "quantiles",
     "stddev",

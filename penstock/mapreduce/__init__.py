@@ -59,8 +59,6 @@ from penstock.mapreduce.reducers.from_contributions import (
     bottom,
     collect,
     distinct,
-    first,
-    last,
     max,
     min,
     monoid,
@@ -68,6 +66,7 @@ from penstock.mapreduce.reducers.from_contributions import (
     top,
 )
 from penstock.mapreduce.reducers.invertible import count, group, histogram, mean, reducer_from, stddev, sum, variance
+from penstock.mapreduce.reducers.single_values import all, any, argmax, argmin, first, last, only
 from penstock.mapreduce.reducers.user_group import UserGroup
 from penstock.mapreduce.resting_parent_rows import Holds, mark_resting, refresh_rows, rest_rows
 from penstock.mapreduce.small_documents import DocumentFields, DocumentReader, FewFields
@@ -147,6 +146,10 @@ __all__ = [
     "Who",
     "Writes",
     "Yielded",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
     "bottom",
     "check_trees",
     "codec_from",
@@ -187,6 +190,7 @@ __all__ = [
     "number_of",
     "numbered",
     "of_yielded",
+    "only",
     "packed",
     "places_of",
     "plan_data",

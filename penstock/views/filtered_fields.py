@@ -29,6 +29,10 @@ class FieldForm(Enum):
     """The value of the field."""
     ONE = "one"
     """The number 1. It reads no field, so it counts values."""
+    FLAG = "flag"
+    """1 for true, 0 for false, and for any other value a list, which is no number."""
+    BOXED = "boxed"
+    """The value in a list of its own, so null is a value too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,13 @@ class FilteredField:
 
     def formed(self, value: Any) -> Any:
         """Return a value that the condition keeps, in the form of this field."""
-        return 1 if self.form is FieldForm.ONE else value
+        if self.form is FieldForm.VALUE:
+            return value
+        if self.form is FieldForm.ONE:
+            return 1
+        if self.form is FieldForm.BOXED:
+            return [value]
+        return None if value is None else int(value) if isinstance(value, bool) else [value]
 
 
 @lru_cache(maxsize=1024)

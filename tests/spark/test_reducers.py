@@ -11,11 +11,14 @@ import penstock as ps
 from penstock.spark import verify
 from tests.mapreduce.histories.reducer_histories import app_of, history
 from tests.mapreduce.histories.test_oracle_filtered import SUMS, TREES
+from tests.mapreduce.histories.test_oracle_single_values import CHOICES, NULLS, TRUTHS
 from tests.spark.both import agreed, in_small_parts
 from tests.spark.inprocess import InProcess
 
+SINGLE = {**TRUTHS, **CHOICES, **NULLS}
 
-@pytest.mark.parametrize("reducers", [SUMS, TREES], ids=["sums", "trees"])
+
+@pytest.mark.parametrize("reducers", [SUMS, TREES, SINGLE], ids=["sums", "trees", "single values"])
 def test_a_backfill_has_the_rows_of_the_engine_and_verify_agrees(
     reducers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -110,7 +110,9 @@ def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
         return f"function {about['function']}"
     counts = about["reducer"] == "count" and reducer.field is None
     reads = "" if counts else ".".join((*(value or ()), *(reducer.field or ())))
-    more = [f"{name}={_argument(about[name])}" for name in ("n", "by", "shares") if about.get(name) is not None]
+    more = [
+        f"{name}={_argument(about[name])}" for name in ("n", "by", "shares", "nulls") if about.get(name) is not None
+    ]
     where: Any = about.get("where")
     more += [] if where is None else [f"where {condition(where)}"]
     return f"{about.get('reducer', 'group')}({', '.join(filter(None, [reads, *more]))})"

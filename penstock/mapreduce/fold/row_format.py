@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import PenstockError, StoreDamaged, canonical, error_text, seal, unpack_hook, unseal, unseal_many
 from penstock.mapreduce.reducers.exact_sums import LANE_MAX
-from penstock.views import Cell, Coded, Reducer, State, is_value_cell
+from penstock.views import Cell, Coded, Reducer, State, is_tree_cell, is_value_cell
 
 _SHORT_ARRAY = 15
 _INT64 = 0xD3
@@ -68,6 +68,11 @@ class _FormB(msgspec.Struct, omit_defaults=True, rename=_LETTERS):
     values: list[Any] | None = None
 
 
+def _stands_alone(cell: Cell) -> bool:
+    """Return True if the merged states of groups may have no result."""
+    return is_value_cell(cell) or (is_tree_cell(cell) and cell.runs)
+
+
 _decode_form_b = msgspec.msgpack.Decoder(_FormB, ext_hook=unpack_hook).decode
 
 
@@ -85,7 +90,7 @@ class RowCodec:
         places = {cell: i for i, cell in enumerate(self.cells)}
         self._counts = any(not r.cells for r in reducers)  # a result depends on the number of contributions
         self._reads = tuple((r, tuple(places[cell] for cell in r.cells)) for r in reducers)
-        self.adds_up = not any(isinstance(r, Coded) for r in reducers) and not any(map(is_value_cell, self.cells))
+        self.adds_up = not any(isinstance(r, Coded) for r in reducers) and not any(map(_stands_alone, self.cells))
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
         self._one = struct.Struct(">" + "Bq" * size)

@@ -21,7 +21,7 @@ from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.maps.field_plan import cell_fields, filtered_reads, keeps_contributions, value_fields
 from penstock.mapreduce.maps.function_map import Hold
 from penstock.mapreduce.reducers.from_contributions import resolved
-from penstock.views import FieldMap, FilteredField, Key, Need, Path, View, Where, is_accumulator, reach
+from penstock.views import FieldForm, FieldMap, FilteredField, Key, Need, Path, View, Where, is_accumulator, reach
 
 Mask = NDArray[np.bool_]
 
@@ -152,11 +152,12 @@ class FieldMapper:
                 return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
         for own in (*(FilteredField(path, None) for path in self.numbers), *self.filtered_numbers):
             if Column.of([own.of(document)]).kinds()[0] == LaneKind.OTHER:
-                path = own.field or ()
+                path, kind, wanted = own.field or (), "number", "an int, a float, a Decimal or null"
+                if own.form is FieldForm.FLAG:
+                    kind, wanted = "bool", "true, false or null"
                 return Hold(
-                    f"view {self.name!r} reads {'.'.join(path)!r} as a number and finds "
-                    f"{value_text(reach(document, path))}; "
-                    "put the document again with an int, a float, a Decimal or null there"
+                    f"view {self.name!r} reads {'.'.join(path)!r} as a {kind} and finds "
+                    f"{value_text(reach(document, path))}; put the document again with {wanted} there"
                 )
         whole = tuple(reach(document, path) for path in self.fields.key.paths)
         try:

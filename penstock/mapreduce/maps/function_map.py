@@ -36,7 +36,7 @@ from penstock.cache import (
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.maps.emissions import Emissions, sorted_emissions, sorted_pairs
-from penstock.views import Cell, Need, Row, filtered_of, read_fields
+from penstock.views import Cell, FieldForm, Need, Path, Row, filtered_of, plain_fields, reach, read_fields
 
 BLOCK = 512
 _FEW = 8  # up to this many contributions, sorting each document is faster than NumPy's fixed cost
@@ -78,6 +78,7 @@ class FunctionMapper:
         self._function = function
         self._yields = inspect.isgeneratorfunction(function)
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
+        self._scalars = tuple(field for field in self._numbers if None in plain_fields(field))
 
     def run(self, docs: Sequence[Any], groups: Groups) -> tuple[Emissions, dict[int, Hold]]:
         """Return the emissions of these documents, and by index the holds. Held documents yield nothing here.
@@ -133,11 +134,10 @@ class FunctionMapper:
             if not kinds <= _SCALARS or (str in kinds and not _is_text(values)):
                 return None
             column = Column.of(values)
-            if column.kind is not None:
-                if bool((column.kind == LaneKind.BIG).any()):
-                    return None  # its digits are to be counted
-                if None in self._numbers and bool((column.kind == LaneKind.OTHER).any()):
-                    return None
+            if column.kind is not None and bool((column.kind == LaneKind.BIG).any()):
+                return None  # its digits are to be counted
+            if any(_is_wrong(column, field) for field in self._scalars):
+                return None
         codes = groups.codes(keys)
         if codes.size and int(codes.min()) < 0:
             return None
@@ -179,15 +179,27 @@ class FunctionMapper:
             for field in self._numbers:
                 found = read_fields([value], field)[0]
                 if not _is_number(found):
-                    own = filtered_of(field)
-                    plain = field if own is None else own.field
-                    what = "its value" if plain is None else repr(".".join(plain))
-                    raise DefinitionError(
-                        f"view {self.name!r} yielded {value_text(found)} where a reducer reads {what} as a number; "
-                        "yield an int, a float, a Decimal or None"
-                    )
+                    raise self._refused(value, field, found)
             pairs.append((group, value))
         return sorted_pairs(pairs) if len(pairs) > 1 else pairs
+
+    def _refused(self, value: Any, field: Path | None, found: Any) -> DefinitionError:
+        own = filtered_of(field)
+        plain, kind, wanted = field, "number", "an int, a float, a Decimal or None"
+        if own is not None:
+            plain, found = own.field, reach(value, own.field or ())
+            if own.form is FieldForm.FLAG:
+                kind, wanted = "bool", "True, False or None"
+        read = "its value" if plain is None else repr(".".join(plain))
+        return DefinitionError(
+            f"view {self.name!r} yielded {value_text(found)} where a reducer reads {read} as a {kind}; yield {wanted}"
+        )
+
+
+def _is_wrong(column: Column, field: Path | None) -> bool:
+    """Return True if a value is no number, in the form in which a cell reads it."""
+    own = column if field is None else Column.of(read_fields(column.values(), field))
+    return own.kind is not None and bool((own.kind == LaneKind.OTHER).any())
 
 
 @lru_cache(maxsize=256)  # once for a function, over all openings of its store

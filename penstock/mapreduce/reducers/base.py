@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.cache import PenstockError, ValueKind, encode_key, normalise
+from penstock.cache import DefinitionError, PenstockError, ValueKind, encode_key, key_text, normalise
 from penstock.mapreduce.columns.column import Column, Ints, LaneKind
 from penstock.views import (
     TS,
     Accumulator,
     Cell,
     Field,
+    FieldForm,
     FilteredField,
     GroupTotals,
     Need,
@@ -67,7 +68,14 @@ class BaseReducer(ABC):
     @property
     def reads(self) -> Path | None:
         """Return the field that cells read, which is null where the condition is false."""
-        return self.field if self.where is None else FilteredField(self.field, self.where).path
+        if self.where is None and self.form is FieldForm.VALUE:
+            return self.field
+        return FilteredField(self.field, self.where, self.form).path
+
+    @property
+    def form(self) -> FieldForm:
+        """Return the form in which cells read values."""
+        return FieldForm.VALUE
 
     def over(self, values: Iterable[object]) -> Any:
         """Return the result over these values, or over this reducer's field of these documents.
@@ -85,6 +93,8 @@ class BaseReducer(ABC):
         column = node.column(cell.field)
         if cell.need is Need.NUMBER and column.kind is not None and (column.kind == LaneKind.OTHER).any():
             wrong = column.objs[int(np.argmax(column.kind == LaneKind.OTHER))]
+            if self.form is FieldForm.FLAG:
+                raise ValueKind(wrong[0], ".".join(self.field or ()), f"{self.name} takes true and false")
             raise ValueKind(wrong, ".".join(self.field or ()), f"{self.name} takes int, float and Decimal")
         if is_accumulator(cell):
             return _accumulated(cell, column)
@@ -144,6 +154,18 @@ Condition = str | Where | Field
 def where_of(where: Condition | None) -> Where | None:
     """Return the condition under which a reducer reads values."""
     return None if where is None else as_where(where)
+
+
+def nulls_of(nulls: object, reducer: str) -> bool:
+    """Check the option that makes null count."""
+    if not isinstance(nulls, bool):
+        raise DefinitionError(f"nulls= of {reducer}() is {key_text(nulls)}; write True to count nulls, or leave it out")
+    return nulls
+
+
+def by_of(by: str | None, reducer: str) -> Path | None:
+    """Parse the name of the field that orders the values of a reducer."""
+    return None if by is None else parse_path(by, f"by= of {reducer}()")
 
 
 def field_of(f: str | None, reducer: str) -> Path | None:

@@ -12,15 +12,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import isnan, nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.cache import canonical, value_text
 from penstock.mapreduce.columns.column import KINDS, Column, Ints, LaneKind, lane_of, value_of
 from penstock.mapreduce.reducers.contribution_cell import ContributionCell, node_numbers, nodes_of, partials_of
-from penstock.mapreduce.reducers.value_order import CODE_MAX, CODE_MIN, chosen, float_codes, float_lanes, sorted_values
-from penstock.views import Leaves, Values
+from penstock.mapreduce.reducers.value_order import (
+    CODE_MAX,
+    CODE_MIN,
+    chosen,
+    float_codes,
+    float_lanes,
+    sorted_values,
+    unified,
+)
+from penstock.views import Leaves, Values, filtered_of
 
 Mask = NDArray[np.bool_]
 _LOWEST = np.iinfo(np.int64).min
@@ -130,6 +139,40 @@ class Extreme(ContributionCell):
         values = [column.objs[i] for i in at.tolist()]
         spans = pairwise([*begins.tolist(), len(values)])
         return {node: chosen(values[a:b], self.greatest) for node, (a, b) in zip(nodes[begins].tolist(), spans)}
+
+
+@dataclass(frozen=True, slots=True)
+class Single(ContributionCell):
+    """The least and the greatest value. The group is held if they differ: 1 and 1.0 are equal, as groups are."""
+
+    runs: ClassVar[bool] = True  # so a partial may fail
+
+    def fold(self, leaves: Leaves) -> Column:
+        """Return both extremes of each node's values."""
+        return self._both(lambda greatest: Extreme(self.field, greatest).fold(leaves))
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """Return both extremes of each node's children."""
+        pairs = [partial or (None, None) for partial in partials.values()]
+        ends = tuple(Column.of(list(values)) for values in zip(*pairs, strict=True))
+        return self._both(lambda greatest: Extreme(self.field, greatest).join(starts, ends[greatest], groups))
+
+    @staticmethod
+    def _both(end: Callable[[bool], Column]) -> Column:
+        pairs = zip(end(False).values(), end(True).values(), strict=True)
+        return partials_of([None if least is None else [least, most] for least, most in pairs])
+
+    def failed(self, partial: Any) -> str | None:
+        """Return the message if the values differ."""
+        least, most = partial or (None, None)
+        if canonical(unified(least)) == canonical(unified(most)):
+            return None
+        own = filtered_of(self.field)
+        read = "its values" if (plain := self.field if own is None else own.field) is None else repr(".".join(plain))
+        return (
+            f"only() reads {read} and finds {value_text(least)} and {value_text(most)}; put documents of one value, or "
+            "choose one by ps.first, ps.last or ps.argmax"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.cache import order_key, repr_by_fields
 from penstock.mapreduce.columns.column import Column, Ints, LaneKind
+from penstock.mapreduce.columns.items import Mask
 from penstock.mapreduce.reducers.contribution_cell import (
     ContributionCell,
     column_of,
@@ -45,7 +46,7 @@ class Choice(ContributionCell):
     def fold(self, leaves: Leaves) -> Column:
         """Return the choice among each node's contributions."""
         column, by, starts = column_of(leaves.column(self.field)), column_of(leaves.column(self.by)), leaves.starts
-        codes, here = self._codes(by), None if column.kind is None else column.kind != LaneKind.NULL
+        codes, here = self._codes(by), self._here(column, by)
         if here is not None:
             codes = np.where(here, codes, CODE_MIN if self.last else CODE_MAX)
         best = (np.maximum if self.last else np.minimum).reduceat(codes, starts)
@@ -53,7 +54,7 @@ class Choice(ContributionCell):
         ties = codes == best[node]
         at = (ties if here is None else ties & here).nonzero()[0]
         partials: list[Any] = [None] * int(starts.size)
-        choose = max if self.last else min
+        choose = max if self.late else min
         rows = zip(node[at].tolist(), leaves.sources(at), by.take(at).values(), column.take(at).values())
         for place, tied in groupby(rows, key=itemgetter(0)):
             _, (key, rank), mark, value = choose(tied, key=itemgetter(1))
@@ -62,9 +63,19 @@ class Choice(ContributionCell):
 
     def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
         """Return the choice among the partials of each node's children."""
-        choose = max if self.last else min
-        children = nodes_of(starts, partials.values())
-        return partials_of([choose(own, key=self._order, default=None) for own in children])
+        return partials_of([self._chosen(own) for own in nodes_of(starts, partials.values())])
+
+    @property
+    def late(self) -> bool:
+        """Return True if ties go to the last source."""
+        return self.last
+
+    def _here(self, column: Column, by: Column) -> Mask | None:
+        """Mark the contributions among which it chooses; None: all."""
+        return None if column.kind is None else column.kind != LaneKind.NULL
+
+    def _chosen(self, partials: list[Any]) -> Any:
+        return (max if self.last else min)(partials, key=self._order, default=None)
 
     def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
         """Choose between two groups. If one source is in both groups, the values decide."""
@@ -86,6 +97,30 @@ class Choice(ContributionCell):
         keys = [order_key(unified(mark)) for mark in by.values()]
         ranks = {key: i for i, key in enumerate(sorted(set(keys)))}
         return np.fromiter((ranks[key] for key in keys), np.int64, len(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Peak(Choice):
+    """The value with the least or greatest `by`. Null in `by` is skipped. Ties go to the first source."""
+
+    @property
+    def late(self) -> bool:
+        """Return False: ties go to the first source."""
+        return False
+
+    def _here(self, column: Column, by: Column) -> Mask | None:
+        masks = [one.kind != LaneKind.NULL for one in (column, by) if one.kind is not None]
+        return np.logical_and.reduce(masks) if masks else None
+
+    def _chosen(self, partials: list[Any]) -> Any:
+        ordered = sorted(partials, key=lambda own: self._order(own)[1:])
+        return (max if self.last else min)(ordered, key=lambda own: self._order(own)[0], default=None)
+
+    def merged(self, one: list[Any], two: list[Any]) -> list[Any]:
+        """Choose between two groups. If one source is in both groups, the values decide."""
+        ordered = sorted([one, two], key=lambda own: (*self._order(own)[1:], order_key(own[-1])))
+        best: list[Any] = self._chosen(ordered)
+        return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from penstock.cache import DefinitionError, key_text, repr_by_fields
-from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, where_of
+from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, nulls_of, where_of
 from penstock.mapreduce.reducers.distinct_quantiles import DistinctCell, QuantilesCell
 from penstock.mapreduce.reducers.extremes import Extreme, Ranking
-from penstock.mapreduce.reducers.first_last import Choice, Collected
+from penstock.mapreduce.reducers.first_last import Collected
+from penstock.mapreduce.reducers.single_values import SINGLE_MAKERS
 from penstock.mapreduce.reducers.user_monoid import MonoidFunctions, Rereduced, UserMonoid
-from penstock.views import TS, Cell, Path, ReduceFunction, Reducer, State, parse_path
+from penstock.views import Cell, FieldForm, Path, ReduceFunction, Reducer, State
 
 Share = int | float | Decimal | Fraction
 _FINEST = 10**1_000
@@ -92,6 +93,7 @@ class Collect(BaseReducer):
 
     name: ClassVar[str] = "collect"
     n: int
+    nulls: bool = False
     __repr__ = repr_by_fields
 
     @property
@@ -99,44 +101,18 @@ class Collect(BaseReducer):
         """Return the cell of the values with their sources."""
         return (Collected(self.reads, self.n),)
 
+    @property
+    def form(self) -> FieldForm:
+        """Return the form in which the cell reads values: null counts in a list of its own."""
+        return FieldForm.BOXED if self.nulls else FieldForm.VALUE
+
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
-        return {**BaseReducer.describe(self), "n": self.n}
+        return {**BaseReducer.describe(self), "n": self.n, **({"nulls": True} if self.nulls else {})}
 
     def result(self, n: int, states: Sequence[State]) -> list[Any]:
         """Return the values, in the order of their sources."""
-        return [value for _, _, value in _spilt(states, ())]
-
-
-@dataclass(frozen=True, slots=True)
-class Last(BaseReducer):
-    """The value with the greatest ts, or with the greatest value of another field."""
-
-    name: ClassVar[str] = "last"
-    last: ClassVar[bool] = True
-    by: Path | None
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Return the cell of the value with its order and source."""
-        return (Choice(self.reads, self.by or TS, self.last),)
-
-    def describe(self) -> dict[str, object]:
-        """Return the reducer as plain data, for `reducer_from`."""
-        return {**BaseReducer.describe(self), "by": None if self.by is None else list(self.by)}
-
-    def result(self, n: int, states: Sequence[State]) -> Any:
-        """Return the value."""
-        chosen = _spilt(states, None)
-        return None if chosen is None else chosen[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class First(Last):
-    """The value with the least ts, or with the least value of another field."""
-
-    name: ClassVar[str] = "first"
-    last: ClassVar[bool] = False
+        return [value[0] if self.nulls else value for _, _, value in _spilt(states, ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,38 +239,16 @@ def bottom(n: int, f: str | None = None, *, where: Condition | None = None) -> B
     return Bottom(field_of(f, "bottom"), _number(n, "bottom"), where=where_of(where))
 
 
-def collect(n: int, f: str | None = None, *, where: Condition | None = None) -> Collect:
+def collect(n: int, f: str | None = None, *, nulls: bool = False, where: Condition | None = None) -> Collect:
     """Collect the values of the first n sources, ordered by document key and then by rank within the document.
+
+    Nulls are skipped, unless `nulls=True`.
 
     >>> import penstock as ps
     >>> ps.collect(2).over(["c", None, "a", "b"])
     ['c', 'a']
     """
-    return Collect(field_of(f, "collect"), _number(n, "collect"), where=where_of(where))
-
-
-def first(f: str | None = None, by: str | None = None, *, where: Condition | None = None) -> First:
-    """Choose the value with the least ts, or with the least `by` if given. Ties go to the first source.
-
-    `by` and `f` are fields of the same value. Null sorts before everything.
-
-    >>> import penstock as ps
-    >>> ps.first("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"at": 1}])
-    'Sue'
-    """
-    return First(field_of(f, "first"), _by(by, "first"), where=where_of(where))
-
-
-def last(f: str | None = None, by: str | None = None, *, where: Condition | None = None) -> Last:
-    """Choose the value with the greatest ts, or with the greatest `by` if given. Ties go to the last source.
-
-    `by` and `f` are fields of the same value. Null sorts before everything.
-
-    >>> import penstock as ps
-    >>> ps.last("name", by="at").over([{"name": "Joe", "at": 5}, {"name": "Sue", "at": 3}, {"name": "Bob", "at": 5}])
-    'Bob'
-    """
-    return Last(field_of(f, "last"), _by(by, "last"), where=where_of(where))
+    return Collect(field_of(f, "collect"), _number(n, "collect"), nulls_of(nulls, "collect"), where=where_of(where))
 
 
 def monoid(m: object, f: str | None = None, *, where: Condition | None = None) -> Monoid:
@@ -356,27 +310,18 @@ def _by_function(function: ReduceFunction) -> Function:
     return Function(None, function, str(function.describe()["function"]), function.keys)
 
 
-def _of_by(by: Any) -> Path | None:
-    return None if by is None else tuple(by)
-
-
 TREE_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
     Max.name: lambda field, _: Max(field),
     Min.name: lambda field, _: Min(field),
     Top.name: lambda field, d: Top(field, d["n"]),
     Bottom.name: lambda field, d: Bottom(field, d["n"]),
-    Collect.name: lambda field, d: Collect(field, d["n"]),
-    First.name: lambda field, d: First(field, _of_by(d["by"])),
-    Last.name: lambda field, d: Last(field, _of_by(d["by"])),
+    Collect.name: lambda field, d: Collect(field, d["n"], d.get("nulls", False)),
+    **SINGLE_MAKERS,
     Monoid.name: lambda field, _: Monoid(field, None),
     Function.name: lambda field, d: Function(field, None, d["function"], d["keys"]),
     Distinct.name: lambda field, _: Distinct(field),
     Quantiles.name: lambda field, d: Quantiles(field, tuple(map(Fraction, d["shares"]))),
 }
-
-
-def _by(by: str | None, reducer: str) -> Path | None:
-    return None if by is None else parse_path(by, f"by= of {reducer}()")
 
 
 def _number(n: object, reducer: str) -> int:

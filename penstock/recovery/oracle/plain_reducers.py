@@ -35,6 +35,7 @@ class Recipe:
 
     over: Callable[[list[ReducerInput], Described], Any]
     numeric: bool = False
+    bools: bool = False
 
 
 def result_of(described: Described, user: Any, group: Any, given: Sequence[ReducerInput]) -> Any:
@@ -44,7 +45,8 @@ def result_of(described: Described, user: Any, group: Any, given: Sequence[Reduc
         return len(given) if described["field"] is None else sum(one.value is not None for one in given)
     if name == "function":
         return _called(user, group, sorted(given, key=by_value), described["keys"])
-    taken = sorted((one for one in given if one.value is not None), key=by_value)
+    nulls = described.get("nulls", False)
+    taken = sorted((one for one in given if nulls or one.value is not None), key=by_value)
     if user is not None:
         return folded(user, [one.value for one in taken]) if taken else None
     return recipe_of(described).over(taken, described)
@@ -53,7 +55,11 @@ def result_of(described: Described, user: Any, group: Any, given: Sequence[Reduc
 def check_value(described: Described, value: Any) -> None:
     """Raise Refused if the reducer needs a number and the value is none."""
     name = described["reducer"]
-    if value is None or name not in RECIPES or not RECIPES[name].numeric:
+    if value is None or name not in RECIPES:
+        return
+    if RECIPES[name].bools and not isinstance(value, bool):
+        raise Refused(f"{name} reads a value of type {type(value).__name__}, which is no bool")
+    if not RECIPES[name].numeric:
         return
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Refused(f"{name} reads a value of type {type(value).__name__}, which is no number")
@@ -115,6 +121,27 @@ def _chosen(given: list[ReducerInput], described: Described) -> Any:
     if not ordered:
         return None
     return (ordered[-1] if described["reducer"] == "last" else ordered[0]).value
+
+
+def _peak(given: list[ReducerInput], described: Described) -> Any:
+    by = [one for one in given if one.by is not None]
+    if not by:
+        return None
+    wanted = (max if described["reducer"] == "argmax" else min)(rank(one.by) for one in by)
+    return min((one for one in by if rank(one.by) == wanted), key=_source).value
+
+
+def _only(given: list[ReducerInput], described: Described) -> Any:
+    if len({rank(one.value) for one in given}) > 1:
+        raise Refused("only reads different values")
+    return given[0].value if given else None
+
+
+def _truth(given: list[ReducerInput], described: Described) -> bool | None:
+    values = [one.value for one in given]
+    if not values:
+        return None
+    return True in values if described["reducer"] == "any" else False not in values
 
 
 def _distinct(given: list[ReducerInput], described: Described) -> int:
@@ -260,6 +287,11 @@ RECIPES: dict[str, Recipe] = {
     "collect": Recipe(_collect),
     "first": Recipe(_chosen),
     "last": Recipe(_chosen),
+    "argmax": Recipe(_peak),
+    "argmin": Recipe(_peak),
+    "only": Recipe(_only),
+    "any": Recipe(_truth, bools=True),
+    "all": Recipe(_truth, bools=True),
     "distinct": Recipe(_distinct),
     "quantiles": Recipe(_quantiles, numeric=True),
 }

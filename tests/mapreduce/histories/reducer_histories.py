@@ -88,8 +88,9 @@ def run(seed: int, reducers: Reducers, made: Made = document, partitions: int | 
         with ps.open(app_of(reducers), None) as fresh:
             fresh.put_many("docs", [doc for _, doc in oracle.tables["docs"].living()])
             with engine.snapshot() as own, fresh.snapshot() as other:
-                for view in app.views():
-                    assert shown(other.view(view.name)) == shown(own.view(view.name)), view.name
+                for view in map(own.view, VIEWS):
+                    held = {identity(row.key) for row in view.items() if row.held}  # their values depend on history
+                    assert shown(other.view(view.name), held) == shown(view, held), view.name
 
 
 def explained(engine: Any, reducers: Reducers) -> None:
@@ -99,13 +100,13 @@ def explained(engine: Any, reducers: Reducers) -> None:
             for row in view.items():
                 values = [] if row.held else [one.value for one in view.why(row.key)]
                 for field, reducer in {} if row.held else reducers.items():
-                    if reducer.name not in ("first", "last", "collect"):
+                    if reducer.name not in ("first", "last", "collect", "argmax", "argmin"):
                         assert identity(reducer.over(values)) == identity(row.value[field]), (view, row, field, values)
 
 
-def shown(view: Any) -> list[Any]:
-    """Return the rows of a view in a form to compare."""
-    return [(identity(group), identity(value)) for group, value in view.items()]
+def shown(view: Any, held: set[Any]) -> list[Any]:
+    """Return the rows of a view in a form to compare, without those of the held groups."""
+    return [(identity(group), identity(value)) for group, value in view.items() if identity(group) not in held]
 
 
 def compare(engine: Any, oracle: Oracle) -> None:

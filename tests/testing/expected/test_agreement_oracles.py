@@ -66,6 +66,7 @@ def test_every_reducer_of_the_package_has_a_recipe() -> None:
     made = {
         ps.sum(), ps.mean(), ps.variance(), ps.stddev(), ps.histogram([0]), ps.min(), ps.max(), ps.top(1), ps.bottom(1),
         ps.collect(1), ps.first(), ps.last(), ps.distinct(), ps.quantiles([0.5]),
+        ps.argmax(None, "f"), ps.argmin(None, "f"), ps.only(), ps.any(), ps.all(),
     }  # fmt: skip
     names = {str(reducer.describe()["reducer"]) for reducer in made}
     assert names == set(RECIPES)
