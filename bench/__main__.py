@@ -41,6 +41,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "held": held.held,
     "joins": joins.joins,
     "load": files.load,
+    "formats": files.formats,
     "nested": nested.nested,
     "put": single.put,
     "keys10m": large.many,

@@ -15,6 +15,7 @@ from penstock.cache.encoding.keys import (
     prefix_bounds,
     stored_key,
 )
+from penstock.cache.encoding.row_packing import RowPacker
 from penstock.cache.encoding.timestamps import parse_rfc3339
 from penstock.cache.encoding.value_walk import MAX_DEPTH
 from penstock.cache.encoding.value_walk import extension as unpack_hook
@@ -181,6 +182,7 @@ __all__ = [
     "ReadOnly",
     "Reader",
     "RecordError",
+    "RowPacker",
     "Scrub",
     "Segment",
     "SlotMap",

@@ -41,7 +41,7 @@ class Router:
         owners = np.full(records.n, _FIRST, np.int64)
         docs = records.places() if records.deletes else np.arange(records.n)
         if docs.size:
-            columns = self._decoders[table].columns(records.lines)
+            columns = self._decoders[table].columns(records.lines, fields=records.fields)
             own = self._ranges.of_lanes(columns.k0, columns.k1)
             own[list(columns.bad)] = _FIRST
             owners[docs] = own
@@ -84,7 +84,7 @@ class Router:
         """Note the kind of a table's ts: that of its first valid record, whichever partition owns it."""
         if not table.has_ts or table.name in self.kinds:
             return
-        columns = self._decoder(table, table.ts).columns(records.lines)
+        columns = self._decoder(table, table.ts).columns(records.lines, fields=records.fields)
         given: Sequence[Any] = columns.ts.tolist() if isinstance(columns.ts, np.ndarray) else columns.ts or ()
         stamps: dict[int, Any] = {
             place: records.stamp(place) if table.broker_ts else given[i]

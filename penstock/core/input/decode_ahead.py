@@ -7,6 +7,7 @@ counts as long once enough of it has arrived. Invariants:
 - results are the same as without the helper: batches keep their order, and a batch that the helper has not decoded is
   decoded here;
 - nothing waits for the helper to start; it has at most two batches at a time;
+- lines that came with columns of values are not handed over;
 - a slow iterator is not read ahead: its batches are committed as they fill;
 - an error of the input is raised after the commit of all batches before it;
 - the process ends before the call does.
@@ -114,8 +115,8 @@ class _Pace:
 def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> Iterator[Batch]:
     """Yield the batches in order, and hand the following ones to the helper."""
     coming: deque[tuple[Batch, DecodeTask | None]] = deque()
-    helper = start() if whole else None
-    started = whole
+    helper: Helper | None = None
+    started = False
     failed: Exception | None = None
     more = True
     while True:
@@ -135,12 +136,15 @@ def _ahead(source: _Pace, start: Callable[[], Helper | None], whole: bool) -> It
                 break
             lines = batch.records.lines
             handed = None
-            if helper is not None and coming and len(lines) >= WORTH:
+            encoded = batch.records.fields is None
+            if whole and encoded and not started:
+                helper, started = start(), True
+            if helper is not None and coming and encoded and len(lines) >= WORTH:
                 handed = helper.hand(lines, batch.laid)
             batch.laid = None
             batch.records.decoded = None if handed is None else handed.columns
             coming.append((batch, handed))
-            if not started and source.quick and source.lines >= LONG:
+            if not started and encoded and source.quick and source.lines >= LONG:
                 helper, started = start(), True
         if not coming:
             break

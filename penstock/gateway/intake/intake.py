@@ -6,7 +6,7 @@ and the accepted records as columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ class TableBatch:
     beside: Callable[[int], Any] | None = None  # returns the ts of a record outside `stamps`
     decoded: Ahead | None = None  # returns columns of the lines decoded in advance, if any
     refused: int = 0  # records without a line, already rejected
+    fields: Mapping[str, list[Any]] | None = None  # the values of all lines by field, if they came as columns
 
     @property
     def n(self) -> int:
@@ -159,7 +160,8 @@ def take_in(
     if columns is None and batch.decoded is not None:
         columns = batch.decoded(node.spaces)
     if columns is None:
-        columns = node.decoder.columns(batch.lines, tell=node.table.merge is Merge.REPLACE)
+        tell = node.table.merge is Merge.REPLACE
+        columns = node.decoder.columns(batch.lines, tell=tell, fields=batch.fields)
     places = batch.places() if batch.deletes else None
     bad = dict(columns.bad)
     stamps: Stamps | None = None

@@ -12,7 +12,7 @@ observed lines, so columns are homogeneous without another check. Blocks of 1,02
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from penstock.mapreduce.decode.typed_blocks import (
     TypedBlock,
     TypedDecoders,
     dict_getter,
+    field_block,
     is_plain_json,
 )
 from penstock.mapreduce.maps.emissions import Emissions
@@ -83,12 +84,21 @@ class Decoder:
         self._seen: dict[Path, set[type]] = {}
         self._typed: TypedDecoders | None = None
 
-    def columns(self, lines: Sequence[bytes], keys: bool = True, tell: bool = False) -> DecodedColumns:
+    def columns(
+        self,
+        lines: Sequence[bytes],
+        keys: bool = True,
+        tell: bool = False,
+        fields: Mapping[str, list[Any]] | None = None,
+    ) -> DecodedColumns:
         """Return the columns of these lines. `keys` adds their keys, and `tell` the output of functions.
 
         With `keys` the lines are input and must keep the limits of received values. Without it they are stored lines.
+        If `fields` has the values of the lines, only functions need the lines to be decoded.
         """
         whole = tell and bool(self._tellers)
+        if fields is not None and not whole:
+            return self._columns_of(field_block(fields, len(lines)), keys, False, {})
         parts: list[DecodedColumns] = []
         for a in range(0, len(lines), BLOCK):
             block, bad = self._block(lines[a : a + BLOCK], whole, keys)

@@ -7,7 +7,7 @@ depth. `is_plain_json` checks these for a whole block. So every stored document 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -144,6 +144,18 @@ def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
         return iter([reach(d, path) for d in docs])
 
     return get
+
+
+def field_block(fields: Mapping[str, list[Any]], n: int) -> TypedBlock:
+    """Return the block of n documents whose values are given by field."""
+    types = {(name,): frozenset(map(type, values)) for name, values in fields.items()}
+    nulls: list[Any] = [None] * n
+
+    def get(path: Path) -> Iterator[Any]:
+        values = fields.get(path[0], nulls)
+        return iter(values) if len(path) == 1 else iter([reach(value, path[1:]) for value in values])
+
+    return TypedBlock(nulls, {path: known for path, known in types.items() if known in _TYPED}, get)
 
 
 # Written out, since the interpreter reads a named attribute twice as fast as `attrgetter` does.

@@ -3,7 +3,8 @@
 A shape gets complete lines and reports how many of them it used. Invariants:
 
 - each record is parsed alone. A broken record is refused with its line, and does not affect the lines after it;
-- a row of CSV may span lines. Its place is the line where it begins.
+- a row of CSV may span lines. Its place is the line where it begins;
+- a block of lines without such rows is converted by columns, to the same documents.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.cache import MAX_DIGITS, PenstockError, TooManyDigits, decode_json, pack_document
+from penstock.cache import MAX_DIGITS, PenstockError, RowPacker, TooManyDigits, decode_json, pack_document
 from penstock.gateway import Form, ReceivedRecord
 from penstock.spout.errors import SourceUnreadable
+from penstock.spout.files.csv_columns import BLOCK, MOST_CELLS, CellValues, cells_of
 from penstock.spout.files.streams import packing_in
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,6 +40,7 @@ class LineRecords:
     skips: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     received: dict[int, ReceivedRecord] = field(default_factory=dict)  # the bytes of refused lines
+    columns: list[list[Any]] | None = field(default_factory=list)  # the values of all records, or None
 
 
 class LineFormat(Protocol):
@@ -125,6 +128,8 @@ class Csv:
         self._delimiter = delimiter
         self._nulls = frozenset(nulls)
         self._sample: list[list[Any]] = []  # the values of the first rows
+        self._packer: RowPacker | None = None
+        self._values: list[CellValues] = []
         self.columns: tuple[str, ...] | None = None
 
     def begin(self, first: list[bytes]) -> None:
@@ -139,8 +144,10 @@ class Csv:
             out.skips += range(out.used)
             if not out.used:
                 return out
-        while out.used < len(lines) and self._rows(lines, last, out):
-            pass
+        while out.used < len(lines):
+            until = min(out.used + BLOCK, len(lines))
+            if not self._block(lines[out.used : until], out) and not self._rows(lines, last, out, until):
+                break
         return out
 
     def ends_whole(self, lines: list[bytes], shaped: LineRecords) -> bool:
@@ -181,17 +188,51 @@ class Csv:
         self.columns = tuple(row)
         return feed.at
 
-    def _rows(self, lines: list[bytes], last: bool, out: LineRecords) -> bool:
-        """Convert rows up to a broken one. Return False if the last row has no end yet."""
+    def _block(self, lines: list[bytes], out: LineRecords) -> bool:
+        """Convert lines as columns. Return False if they must be converted row by row."""
+        assert self.columns is not None
+        assert self._delimiter is not None
+        cells = cells_of(lines, self._delimiter, len(self.columns))
+        if cells is None:
+            return False
+        if self._packer is None:
+            self._packer = RowPacker(self.columns)
+            self._values = [CellValues(self._value) for _ in self.columns]
+        try:
+            values = [known.of(column, self._nulls) for known, column in zip(self._values, cells, strict=True)]
+        except (PenstockError, TooManyDigits):
+            return False
+        packed = self._packer.lines(values)
+        if packed is None:
+            return False
+        if len(self._sample) < _SAMPLE:
+            self._sample += map(list, zip(*values, strict=True))
+        if out.columns is not None:
+            out.columns = out.columns or [[] for _ in values]
+            if (len(out.lines) + len(packed)) * len(values) > MOST_CELLS or len(out.columns[0]) < len(out.lines):
+                out.columns = None
+            else:
+                for column, more in zip(out.columns, values, strict=True):
+                    column += more
+        out.lines += packed
+        out.used += len(lines)
+        return True
+
+    def _value(self, cell: str) -> Any:
+        return None if cell in self._nulls else _cell(cell)
+
+    def _rows(self, lines: list[bytes], last: bool, out: LineRecords, until: int) -> bool:
+        """Convert rows up to a broken one, or up to this line. Return False if the last row has no end yet."""
+        out.columns = None
         columns, start = self.columns, out.used
         assert columns is not None
         assert self._delimiter is not None
         feed, n = _Feed(lines, start), len(columns)
-        add, nulls = out.lines.append, self._nulls
+        add = out.lines.append
         try:
             for row in csv.reader(feed, delimiter=self._delimiter, strict=True):
                 if len(row) == n:
-                    values = list(map(_cell, row)) if not nulls else [None if c in nulls else _cell(c) for c in row]
+                    values = list(map(self._value, row))
                     add(pack_document(dict(zip(columns, values))))
                     if len(self._sample) < _SAMPLE:
                         self._sample.append(values)
@@ -203,6 +244,8 @@ class Csv:
                 else:
                     out.skips.append(start)
                 start = out.used = feed.at
+                if start >= until:
+                    break
         except csv.Error as error:
             if feed.at == len(lines) and not last and "unexpected end" in str(error):
                 return False

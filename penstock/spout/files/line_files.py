@@ -215,7 +215,10 @@ class FileSpout:
             self._ends.add(lines, close)
         as_read = self._shape.raw and close and (not lines or len(lines[0]) == len(shaped.lines[0]))
         begins = () if as_read else _begins(lines, self._offset)
-        return self._given(TableBatch(shaped.lines), len(lines), size, end, shaped, begins)
+        records = TableBatch(shaped.lines)
+        if self._shape.columns is not None and shaped.columns:
+            records.fields = dict(zip(self._shape.columns, shaped.columns, strict=True))
+        return self._given(records, len(lines), size, end, shaped, begins)
 
     def _passed_over(self, huge: Huge) -> SpoutBatch:
         self._ends.add_huge(huge.first, huge.last)
