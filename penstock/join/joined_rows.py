@@ -24,7 +24,7 @@ import numpy as np
 
 from penstock.cache import encode_key
 from penstock.join.conditions import NULL_CODE, Conditions
-from penstock.join.product import CodedEntries, product
+from penstock.join.product import BLOCK, CodedEntries, product
 from penstock.join.side_entries import Entries, Ints, Mask
 
 __all__ = ["How", "JoinChange", "JoinedRows", "KeptEntries", "LimitedValue", "SideChange", "joined_changes"]
@@ -96,7 +96,7 @@ class LimitedValue:
 
 
 class _KeptCodes:
-    """The kept entries of some codes. A single block is read once."""
+    """The kept entries of some codes. If they fit one block, they are read once."""
 
     def __init__(self, kept: KeptEntries, conditions: Conditions, codes: Mask) -> None:
         self._kept, self._n = kept, len(conditions)
@@ -116,11 +116,15 @@ class _KeptCodes:
             yield from self._single
             return
         blocks = (CodedEntries(self._codes[index], entries) for index, entries in self._kept.blocks(self._wanted))
-        first = list(zip(range(2), blocks, strict=False))
-        if len(first) < 2:
-            self._single = [block for _, block in first]
-        for _, block in first:
-            yield block
+        first, n = list[CodedEntries](), 0
+        for block in blocks:
+            first.append(block)
+            n += len(block)
+            if n > BLOCK:
+                break
+        else:
+            self._single = first = [CodedEntries.join(first)] if n else []
+        yield from first
         yield from blocks
 
     def counts(self) -> Ints:
@@ -209,39 +213,42 @@ class JoinChange:
         if not len(self._left.minus) + len(self._left.plus) + len(self._right.minus) + len(self._right.plus):
             return
         if self._how in _PAIRS:
-            for plus in (False, True):
-                yield from self._pairs(plus)
+            yield from self._pairs()
         if self._how is not How.INNER:
             yield from self._alone(self._left, self._right, self._how is How.SEMI, first=True)
         if self._how is How.FULL:
             yield from self._alone(self._right, self._left, matched=False, first=False)
 
-    def _shown(self, plus: bool) -> Mask:
-        """Mark the codes that are not above the limit in the old or the new state, with a mark for null."""
-        return np.append(~self._over[plus], True)
-
-    def _pairs(self, plus: bool) -> Iterator[JoinedRows]:
-        """Yield the pairs that go, or come with `plus`."""
-        left, right = self._left, self._right
-        a, b = (side.plus if plus else side.minus for side in (left, right))
+    def _changed(self, plus: bool) -> tuple[CodedEntries, CodedEntries]:
+        """Return P of both sides with `plus`, else M, without condition values above the limit in that state."""
+        a, b = (side.plus if plus else side.minus for side in (self._left, self._right))
         if self._over[plus].any():
-            a, b = a.only(self._shown(plus)), b.only(self._shown(plus))
-        yield from self._product(plus, a, b)
-        if len(a):
-            for kept in right.kept.blocks():
+            shown = np.append(~self._over[plus], True)
+            a, b = a.only(shown), b.only(shown)
+        return a, b
+
+    def _pairs(self) -> Iterator[JoinedRows]:
+        """Yield the pairs that go and come."""
+        left, right = self._left.kept, self._right.kept
+        states = [(plus, *self._changed(plus)) for plus in (False, True)]
+        for plus, a, b in states:
+            yield from self._product(plus, a, b)
+        for kept in right.blocks() if any(len(a) for _, a, _ in states) else ():
+            for plus, a, _ in states:
                 yield from self._product(plus, a, kept)
-        if len(b):
-            for kept in left.kept.blocks():
+        for kept in left.blocks() if any(len(b) for _, _, b in states) else ():
+            for plus, _, b in states:
                 yield from self._product(plus, kept, b)
-        moved = self._over[not plus] & ~self._over[plus]  # held in the other state: all of its kept rows go or come
-        if moved.any():
-            own = np.append(moved, False)
-            for kept in left.kept.blocks():
-                for other in right.kept.blocks():
-                    yield from self._product(plus, kept.only(own), other.only(own))
+        for plus in (False, True):
+            moved = self._over[not plus] & ~self._over[plus]  # held in the other state: its kept rows go or come too
+            if moved.any():
+                own = np.append(moved, False)
+                for kept in left.blocks():
+                    for other in right.blocks():
+                        yield from self._product(plus, kept.only(own), other.only(own))
 
     def _product(self, plus: bool, a: CodedEntries, b: CodedEntries) -> Iterator[JoinedRows]:
-        for i, j in product(a, b, self._n):
+        for i, j in product(a, b, self._n, BLOCK):
             yield JoinedRows(plus, a.entries, i, b.entries, j)
 
     def _alone(self, side: _CodedSide, other: _CodedSide, matched: bool, first: bool) -> Iterator[JoinedRows]:

@@ -68,7 +68,7 @@ def fold_pages(writer: Writer, db: str, begins: Positions, changes: EntryChanges
         return FoldedPages(begins, n)
     stays = np.ones(begins.size, bool)
     stays[touched] = False
-    every = np.sort(np.concatenate((begins[stays], np.array(parts.begins, np.uint64))))
+    every = np.sort(np.concatenate((begins[stays], np.array(parts.begins, np.uint64))), kind="stable")
     return FoldedPages(every if every.size and not every[0] else np.insert(every, 0, np.uint64(0)), n)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,13 @@ class CodedEntries:
         """Return the entries at these indexes or under this mask."""
         return CodedEntries(self.code[index], self.entries.take(index))
 
+    @staticmethod
+    def join(parts: Sequence[CodedEntries]) -> CodedEntries:
+        """Concatenate the parts."""
+        if len(parts) == 1:
+            return parts[0]
+        return CodedEntries(np.concatenate([p.code for p in parts]), Entries.join([p.entries for p in parts]))
+
     def only(self, codes: Mask) -> CodedEntries:
         """Return the entries whose codes are marked. The last mark is that of a null condition value."""
         own = codes[self.code]
@@ -49,7 +56,7 @@ class CodedEntries:
         return self._sorted
 
 
-def product(a: CodedEntries, b: CodedEntries, n: int, block: int = BLOCK) -> Iterator[tuple[Ints, Ints]]:
+def product(a: CodedEntries, b: CodedEntries, n: int, block: int) -> Iterator[tuple[Ints, Ints]]:
     """Yield the indexes in a and in b of all pairs with equal codes below n, at most `block` pairs at a time."""
     if not len(a) or not len(b):
         return

@@ -21,7 +21,18 @@ from numpy.typing import NDArray
 from penstock.cache import encode_key
 from penstock.mapreduce import Column, LaneKind, SourceKeys, value_of
 
-__all__ = ["Entries", "Ints", "Mask", "Positions", "first_positions", "in_order", "positions_of", "same_entries"]
+__all__ = [
+    "Entries",
+    "Ints",
+    "Mask",
+    "Positions",
+    "first_positions",
+    "flat_places",
+    "in_order",
+    "places_within",
+    "positions_of",
+    "same_entries",
+]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -199,6 +210,24 @@ def first_positions(values: SourceKeys) -> Positions:
 def positions_of(values: SourceKeys, keys: SourceKeys) -> Positions:
     """Return the positions of entries with these condition values and keys."""
     return first_positions(values) | (keys.hashes() >> _HALF)
+
+
+def places_within(at: Positions, low: Positions, high: Positions) -> Ints:
+    """Return the places of positions in these disjoint ranges. All of them ascend; both ends belong to a range."""
+    if not at.size:
+        return np.zeros(0, np.int64)
+    own = slice(int(np.searchsorted(high, at[0])), int(np.searchsorted(low, at[-1], "right")))
+    start, stop = np.searchsorted(at, low[own]), np.searchsorted(at, high[own], "right")
+    return flat_places(start, stop - start)
+
+
+def flat_places(start: Ints, sizes: Ints) -> Ints:
+    """Return the places of ranges that begin at `start` and have these sizes, one range after the other."""
+    if start.size == 1:
+        return np.arange(start[0], start[0] + sizes[0])
+    ends = np.cumsum(sizes)
+    places: Ints = np.arange(int(ends[-1]) if ends.size else 0) + np.repeat(start - ends + sizes, sizes)
+    return places
 
 
 def same_entries(a: Entries, i: NDArray[Any], b: Entries, j: NDArray[Any]) -> Mask:

@@ -21,7 +21,7 @@ from penstock.join.conditions import Conditions
 from penstock.join.entry_pages import changes_payload, page_keys, read_changes, read_pages
 from penstock.join.page_fold import MOST, PAGES, fold_pages
 from penstock.join.product import BLOCK
-from penstock.join.side_entries import Entries, Ints, Positions, in_order
+from penstock.join.side_entries import Entries, Ints, Positions, flat_places, in_order, places_within
 from penstock.join.sorted_runs import EntryChanges, SortedRuns
 from penstock.mapreduce import SourceKeys, Writes
 
@@ -181,7 +181,7 @@ class SideIndex:
     def _ranges(
         self, reader: Reader, low: Positions, high: Positions, changed: Entries | None
     ) -> Iterator[tuple[Entries, EntryChanges | None]]:
-        """Yield entries of these ranges, among others: those in the log, then those in pages, where the log decides."""
+        """Yield entries of these ranges: from the log, then from pages with the changes that win over them."""
         own = self._load(reader)
         if low.size > 1 and bool((low[1:] == low[:-1]).any()):
             low, high = np.unique(low), np.unique(high)
@@ -193,7 +193,8 @@ class SideIndex:
         yield changes.put(), None
         for keys in self._addresses(reader, low, high) if own.pages else ():
             rows = unseal_many(keys, reader.get_many(self._pages, keys), self._pages)
-            yield read_pages([row for row in rows if row is not None], self.width), changes
+            stored = read_pages([row for row in rows if row is not None], self.width)
+            yield stored.take(places_within(stored.at, low, high)), changes
 
     def _addresses(self, reader: Reader, low: Positions, high: Positions) -> Iterator[list[bytes]]:
         """Yield the keys of the pages that cover these ranges, some at a time."""
@@ -204,7 +205,7 @@ class SideIndex:
         begins = self._begins(reader)
         first = np.searchsorted(begins, low, "right") - 1
         sizes = np.searchsorted(begins, high, "right") - first
-        index = np.arange(int(sizes.sum())) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+        index = flat_places(first, sizes)
         index = index[np.concatenate(([True], index[1:] > index[:-1]))]
         for start in range(0, index.size, PAGES):
             yield page_keys(begins[index[start : start + PAGES]])

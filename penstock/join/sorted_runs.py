@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.cache import canonical
-from penstock.join.side_entries import Entries, Ints, Mask, Positions, in_order, same_entries
+from penstock.join.side_entries import Entries, Ints, Mask, Positions, in_order, places_within, same_entries
 from penstock.mapreduce import LaneKind
 
 __all__ = ["EntryChanges", "SortedRuns", "changed_entries"]
@@ -87,11 +87,7 @@ class EntryChanges:
 
     def within(self, low: Positions, high: Positions) -> EntryChanges:
         """Return the changes in these disjoint ranges of positions, which ascend. Both ends belong to a range."""
-        at = self.entries.at
-        start, stop = np.searchsorted(at, low), np.searchsorted(at, high, "right")
-        sizes = stop - start
-        total = int(sizes.sum())
-        index = np.arange(total) + np.repeat(start - np.cumsum(sizes) + sizes, sizes)
+        index = places_within(self.entries.at, low, high)
         return EntryChanges(self.entries.take(index), self.gone[index])
 
     def find(self, entries: Entries) -> Ints:

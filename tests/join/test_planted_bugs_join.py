@@ -12,21 +12,25 @@ from tests.harness.planting import Bug
 from tests.join.join_histories import TIES, history
 
 SEEDS = range(12)
-FOUND_BY = {"1 does not match 1.0": 20}  # the seed that finds a rare bug
-_SIDES = "a, b = (side.plus if plus else side.minus for side in (left, right))"
+FOUND_BY = {  # the seeds that find rare bugs
+    "1 does not match 1.0": 20,
+    "rows stay when the limit holds their condition value": 11,
+}
+_SIDES = "a, b = (side.plus if plus else side.minus for side in (self._left, self._right))"
+_CHANGED = "yield from self._product(plus, a, b)\n"
 _COUNTS = "for change, over in zip((other.less, other.more), self._over, strict=True)"
 
 BUGS = [
     Bug(
         "both sides are joined with the new state of the other",
         "join.joined_rows:JoinChange._pairs",
-        "yield from self._product(plus, a, b)\n",
-        "yield from self._product(plus, a, b)\n    yield from self._product(plus, a, b) if plus else ()\n",
+        _CHANGED,
+        f"{_CHANGED}        yield from self._product(plus, a, b) if plus else ()\n",
     ),
     Bug(
         "both sides are joined with the old state of the other",
         "join.joined_rows:JoinChange._pairs",
-        "yield from self._product(plus, a, b)\n",
+        _CHANGED,
         "yield from () if plus else self._product(plus, a, b)\n",
     ),
     Bug(
@@ -44,17 +48,17 @@ BUGS = [
     Bug("1 does not match 1.0", "mapreduce.columns.group_codes:Groups.code", "[int(value)]", "[f'{value}']"),
     Bug(
         "a changed condition value leaves the old row",
-        "join.joined_rows:JoinChange._pairs",
+        "join.joined_rows:JoinChange._changed",
         _SIDES,
-        f"{_SIDES}\n    new = {{key for _, key, _ in left.plus.entries.listed()}}\n"
+        f"{_SIDES}\n    new = {{key for _, key, _ in self._left.plus.entries.listed()}}\n"
         "    if not plus: a = a.take(np.array([key not in new for _, key, _ in a.entries.listed()], bool))",
     ),
     Bug(
         "a row is retracted with the new projection",
-        "join.joined_rows:JoinChange._pairs",
-        "yield from self._product(plus, a, b)\n",
-        "yield from self._product(plus, a, b)\n"
-        "    if not plus and len(a) == len(left.plus): a = CodedEntries(a.code, left.plus.entries)\n",
+        "join.joined_rows:JoinChange._changed",
+        _SIDES,
+        f"{_SIDES}\n    new = self._left.plus.entries\n"
+        "    if not plus and len(a) == len(new): a = CodedEntries(a.code, new)",
     ),
     Bug(
         "a row without a match stays when a match comes",
@@ -89,8 +93,8 @@ BUGS = [
     Bug(
         "a document that is on both sides does not meet itself",
         "join.joined_rows:JoinChange._product",
-        "for i, j in product(a, b, self._n):",
-        "for i, j in product(a, b, self._n):\n"
+        "for i, j in product(a, b, self._n, BLOCK):",
+        "for i, j in product(a, b, self._n, BLOCK):\n"
         "        own = a.entries.at[i] != b.entries.at[j]\n"
         "        i, j = i[own], j[own]\n"
         "        if not i.size: continue",
@@ -98,16 +102,14 @@ BUGS = [
     Bug(
         "a block loses its first entry",
         "join.joined_rows:_KeptCodes.blocks",
-        "for _, block in first:\n        yield block",
-        "for k, block in first:\n        yield block.take(np.arange(k, len(block)))",
+        "first.append(block)",
+        "first.append(block.take(np.arange(1 if first else 0, len(block))))",
     ),
     Bug(
         "changed entries repeat in each block",
         "join.joined_rows:JoinChange._pairs",
-        "for kept in right.kept.blocks():\n            yield from self._product(plus, a, kept)",
-        "for kept in right.kept.blocks():\n"
-        "            yield from self._product(plus, a, kept)\n"
-        "            yield from self._product(plus, a, b)",
+        "yield from self._product(plus, a, kept)",
+        "yield from self._product(plus, a, kept)\n            yield from self._product(plus, a, states[plus][2])",
     ),
     Bug(
         "rows stay when the limit holds their condition value",
@@ -146,6 +148,7 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
+    monkeypatch.setattr("penstock.join.joined_rows.BLOCK", 3)
     seeds = [FOUND_BY[bug.name]] if bug.name in FOUND_BY else SEEDS
     assert any(_fault(seed, how) for seed in seeds for how in How)
 
