@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 
 from penstock.cache import hidden
@@ -67,6 +66,7 @@ class WallarooSourceSink:
         self._bodies: list[bytes] = []
         self._size = 0
         self._said: str | None = None
+        self._ending = False
         self._newest: int | None = None  # the last message before this client, until the worker has told its point
 
     def begin(self) -> Position | None:
@@ -125,10 +125,12 @@ class WallarooSourceSink:
         """Wait until the worker has acknowledged all messages, and end the stream."""
         if self._log is None:
             return
+        self._ending = True
+        self._open.end()
         self._wait(lambda: not self._open.waiting)
-        if self._open.trouble is None:
-            with suppress(ConnectorFault):  # all messages are acknowledged, so nothing depends on the last answer
-                self._open.close()
+        until = time.monotonic() + _LAST  # all messages are acknowledged, so nothing depends on the last answer
+        while not self._open.ended and self._open.trouble is None and time.monotonic() < until:
+            self.tend(_LOOK)
 
     def close(self) -> None:
         """Close the connection and the log. The next run sends messages that are not acknowledged."""
@@ -161,6 +163,8 @@ class WallarooSourceSink:
         self._source = Source(self._address, self._cookie, self._name or self.app, patience=_LAST)
         for number, body in self._log.after(0):
             self._source.offer(self._stream(), number, body)
+        if self._ending:
+            self._source.end()
 
     def _check(self, log: MessageLog, point: int | None) -> None:
         """Compare the worker's point with the log. Drop acknowledged messages if the log is long."""
@@ -173,7 +177,7 @@ class WallarooSourceSink:
             )
         if last + 1 < log.first:
             self._refuse(
-                f"the worker asks for messages of view {self._view!r} after {last}, which it had acknowledged, and "
+                f"the worker asks for messages after {last}, which it had acknowledged, and "
                 f"this store has those from {log.first} on",
                 f"restore the newest state of the worker, or {_OTHER}",
             )

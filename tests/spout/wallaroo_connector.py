@@ -11,6 +11,7 @@ from penstock.connector import (
     EndStream,
     Hello,
     OpenStream,
+    RestartRequested,
     SendMessage,
     SessionFailed,
     SourceConnector,
@@ -78,6 +79,11 @@ class Connector:
         while self.sent and self.acked != self.sent[-1][0]:
             self._turn()
 
+    def listen(self) -> None:
+        """Receive until the connection ends, which is a ConnectionError."""
+        while True:
+            self._turn()
+
     def end(self) -> None:
         """End the stream after everything is acknowledged."""
         self.settle()
@@ -119,6 +125,8 @@ class Connector:
                 self.acked = event.point
             elif isinstance(event, SessionFailed | StreamRefused):
                 raise ConnectionError(str(event))
+            elif isinstance(event, RestartRequested):
+                raise ConnectionError("the spout asks for a restart")
         if not data or self.role.session.over:
             raise ConnectionError("the connection ended")
         return events

@@ -128,6 +128,15 @@ class ConnectorSource:
         """Connect if needed, and move messages and acknowledgements, for at most about so many seconds."""
         self._turn(wait)
 
+    def end(self) -> None:
+        """End all streams as soon as their messages are sent."""
+        self._ending = True
+
+    @property
+    def ended(self) -> bool:
+        """All streams are ended, and all their messages are committed."""
+        return all(known.closed for known in self._streams.values())
+
     @property
     def waiting(self) -> int:
         """The bytes of messages that are not acknowledged."""
@@ -165,8 +174,8 @@ class ConnectorSource:
         if self._closed:
             return
         try:
-            self._ending = True
-            self._until(lambda: all(known.closed for known in self._streams.values()))
+            self.end()
+            self._until(lambda: self.ended)
         finally:
             self.abort()
 

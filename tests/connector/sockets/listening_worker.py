@@ -25,12 +25,16 @@ class ListeningWorker:
     A connection ends after `life` messages, without notice or by RESTART.
     """
 
-    def __init__(self, life: int = 0, each: int = 3, credits: int = 5, restart: bool = False) -> None:
+    def __init__(self, life: int = 0, each: int = 3, credits: int = 5, restart: bool = False, port: int = 0) -> None:
         self.points: dict[int, int] = {}
         self.kept: list[tuple[int, int, bytes]] = []
         self.connections = 0
+        self.least = credits
+        """The fewest credits that any session had left."""
+        self.refusals = 0
+        """Streams to refuse, as if other connections had them."""
         self._life, self._each, self._credits, self._restart = life, each, credits, restart
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._thread = Thread(target=self._serve)
         self._thread.start()
 
@@ -44,6 +48,24 @@ class ListeningWorker:
         self._thread.join()
         self._listener.close()
 
+    def restore(self, stream: int, point: int | None) -> None:
+        """Forget all messages of a stream after a point, as an older state does."""
+        self.kept = [message for message in self.kept if message[0] != stream or message[1] <= (point or 0)]
+        self.points.pop(stream)
+        if point is not None:
+            self.points[stream] = point
+
+    def _registry(self) -> StreamRegistry:
+        registry = StreamRegistry(self.points.get)
+        claim = registry.claim
+
+        def refused(stream: int) -> bool:
+            self.refusals -= 1
+            return self.refusals < 0 and claim(stream)
+
+        registry.claim = refused  # type: ignore[method-assign]
+        return registry
+
     def _serve(self) -> None:
         while True:
             try:
@@ -56,7 +78,7 @@ class ListeningWorker:
                 self._session(peer)
 
     def _session(self, peer: socket.socket) -> None:
-        role = SourceAcceptor(COOKIE, StreamRegistry(self.points.get), credits=self._credits, refill=1)
+        role = SourceAcceptor(COOKIE, self._registry(), credits=self._credits, refill=1)
         fresh: list[DataReceived] = []
         received = 0
         while not role.session.over:
@@ -67,6 +89,7 @@ class ListeningWorker:
             if not data:
                 return
             role.session.receive(data)
+            self.least = min(self.least, role.credits)
             new = [event for event in role.session.events() if isinstance(event, DataReceived)]
             fresh += new
             received += len(new)
