@@ -291,7 +291,7 @@ def _remembered(node: Any) -> Iterator[tuple[Any, Any]]:
         if loaded and state & PRESENT:
             reading = memory.read(slot)
             told += [_group(own, code) for own, code in zip(groups, reading.codes, strict=True)]
-            told += [reading.values, reading.kept]
+            told += [reading.values, reading.conditions]
             for name, column in memory.functions.items():
                 told.append([(_group(views[name].groups, code), value) for code, value in column.take_one(slot)])
         ts = memory.stamp(slot) if loaded and memory.lo is not None and node.table.merge is Merge.REPLACE else None

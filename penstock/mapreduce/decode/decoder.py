@@ -196,7 +196,13 @@ class Decoder:
             docs = [docs[i] for i in good]
         spare = 0 if any(self._plan.inputs.values()) else len(self._tellers)
         for i, (name, mapper, groups) in enumerate(self._tellers, 1):
-            own = docs if i == spare else block.again() if block.again else copies(docs, block.flat)
+            if i == spare:
+                own = docs
+            elif block.again is None:
+                own = copies(docs, block.flat)
+            else:
+                own = block.again()
+                own = [own[place] for place in good] if bad else own
             emissions, held = mapper.run(own, groups())
             if bad:
                 emissions, held = emissions.spread(good, n), {good[i]: hold for i, hold in held.items()}
