@@ -72,7 +72,7 @@ puts: $(READY) ## 200 programs put into one store that nobody holds; make puts A
 campaign: $(READY) ## crash more: seeds after all those before; make campaign ARGS="--budget 30m"
 	$(BIN)/python -m penstock.testing.campaign --totals tests/testing/campaign.json $(ARGS)
 
-connector-kills: $(READY) ## kill stores that receive from a Wallaroo worker; ARGS="--kills 300"
+connector-kills: $(READY) ## kill stores that exchange data by connectors; ARGS="--kills 300 --kind worker --kind runs"
 	$(BIN)/python -m tests.spout.wallaroo_kills $(ARGS)
 
 lock: $(READY) ## write requirements/dev.txt anew from dev.in (needs uv)
