@@ -89,16 +89,16 @@ def cost(plan: Plan) -> Iterator[Figure]:
         got = child.run(
             "bench.feed:loads", folder=plan.at("cost"), keys=plan.keys, docs=plan.docs, batch=batch, rounds=plan.rounds
         )
-        kept, none = median(got["kept"]), median(got["none"])
+        with_feed, none = median(got["kept"]), median(got["none"])
         more = median(1e6 / k - 1e6 / n for k, n in zip(got["kept"], got["none"], strict=True))
         yield Figure(
             "feedcost",
             f"by {batch:,}",
-            kept,
+            with_feed,
             "documents/s",
             {"without a feed": none, "µs a document more": more},
             got["idle"],
-            ratio=kept / none,
+            ratio=with_feed / none,
             detail={"changes kept": got["changes"], "read, changes a CPU second": got["read"]},
         )
 

@@ -82,10 +82,10 @@ class Workload:
 
     def expected(self) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Return both views, computed from the arrays."""
-        there = self._city >= 0
-        names = np.bincount(self._name[there])
-        counts = np.bincount(self._city[there])
-        sums = np.bincount(self._city[there], self._amount[there]).astype(np.int64)
+        present = self._city >= 0
+        names = np.bincount(self._name[present])
+        counts = np.bincount(self._city[present])
+        sums = np.bincount(self._city[present], self._amount[present]).astype(np.int64)
         by_name = {f"name{i}": int(names[i]) for i in np.flatnonzero(names)}
         by_city = {f"c{i}": {"n": int(counts[i]), "total": int(sums[i])} for i in np.flatnonzero(counts)}
         return by_name, by_city

@@ -36,7 +36,7 @@ def heard(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline().strip()
 
 
-def told(child: subprocess.Popen[str], line: str = "on") -> None:
+def send_line(child: subprocess.Popen[str], line: str = "on") -> None:
     """Send the process a line."""
     assert child.stdin is not None
     child.stdin.write(line + "\n")

@@ -46,7 +46,7 @@ class Run(Protocol):
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Make an empty folder the current one. Undo the app's changes of this process after the test."""
     monkeypatch.chdir(tmp_path)
     for name in ("PENSTOCK_APP", "PENSTOCK_STORE", "NO_COLOR"):
@@ -60,7 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(here: Path) -> Run:
+def run(workdir: Path) -> Run:
     """Return a function that runs commands. `code` is the expected exit code, None for any."""
 
     def run(*args: str, code: int | None = 0, stdin: str | None = None) -> Result:
@@ -73,10 +73,10 @@ def run(here: Path) -> Run:
 
 
 @pytest.fixture
-def shop(here: Path) -> Path:
+def shop(workdir: Path) -> Path:
     """Return the folder with an app.py and no store."""
-    (here / "app.py").write_text(APP)
-    return here
+    (workdir / "app.py").write_text(APP)
+    return workdir
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ def test_an_app_by_name(shop: Path, run: Run) -> None:
         'import penstock as ps\none = ps.App("one")\ntwo = ps.App("two")\ntwo.table("b", key="id")\n'
     )
     assert run("explain", "--app", "two.py:two").stdout == "b  table by id\n"
-    told = run("explain", "--app", "two.py", code=2).stderr
-    assert told == "penstock: two.py has several apps (one, two); choose one with --app two.py:one\n"
+    output = run("explain", "--app", "two.py", code=2).stderr
+    assert output == "penstock: two.py has several apps (one, two); choose one with --app two.py:one\n"
     assert run("explain", "--app", "two.py:tow", code=2).stderr == (
         "penstock: two.py has nothing named 'tow'; did you mean two.py:two?\n"
     )
@@ -42,9 +42,9 @@ def test_a_file_whose_name_has_a_colon(shop: Path, run: Run) -> None:
     ],
 )
 def test_a_missing_app_file(name: str, why: str, run: Run) -> None:
-    told = run("--app", name, "query", "namecount", code=2).stderr
-    assert told.startswith(f"penstock: {why}")
-    assert told.count("\n") == 1
+    output = run("--app", name, "query", "namecount", code=2).stderr
+    assert output.startswith(f"penstock: {why}")
+    assert output.count("\n") == 1
 
 
 def test_the_first_thing_a_new_user_sees(run: Run) -> None:
@@ -61,8 +61,8 @@ def test_a_file_without_an_app(shop: Path, run: Run) -> None:
 def test_what_an_app_raises_is_shown_in_its_own_lines(shop: Path, run: Run) -> None:
     (shop / "helper.py").write_text("def made():\n    return namez\n")
     (shop / "app.py").write_text("import json\nimport helper\n\nhelper.made()\n")
-    told = run("explain", code=3).stderr
-    assert told.splitlines() == [
+    output = run("explain", code=3).stderr
+    assert output.splitlines() == [
         "Traceback (most recent call last):",
         f'  File "{shop / "app.py"}", line 4, in <module>',
         "    helper.made()",
@@ -85,10 +85,10 @@ def test_causes_are_trimmed_as_well(shop: Path, run: Run) -> None:
     (shop / "app.py").write_text(
         "import json\ntry:\n    json.loads('x')\nexcept ValueError as e:\n    raise RuntimeError('mine') from e\n"
     )
-    told = run("explain", code=3).stderr
-    assert "JSONDecodeError" in told
-    assert "RuntimeError: mine" in told
-    assert "decoder.py" not in told
+    output = run("explain", code=3).stderr
+    assert "JSONDecodeError" in output
+    assert "RuntimeError: mine" in output
+    assert "decoder.py" not in output
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_causes_are_trimmed_as_well(shop: Path, run: Run) -> None:
 )
 def test_an_app_that_is_no_program_or_ends_itself(text: str, said: str, shop: Path, run: Run) -> None:
     (shop / "app.py").write_text(text)
-    told = run("explain", code=3).stderr
-    assert said in told
-    assert "importlib" not in told
-    assert "penstock/" not in told
+    output = run("explain", code=3).stderr
+    assert said in output
+    assert "importlib" not in output
+    assert "penstock/" not in output
 
 
 def test_what_an_app_prints_is_no_output_of_the_command(shop: Path, run: Run) -> None:

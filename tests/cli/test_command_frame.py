@@ -49,12 +49,12 @@ def test_help_names_every_argument_and_shows_the_examples(name: str, run: Run) -
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_examples_parse(name: str, here: Path) -> None:
+def test_examples_parse(name: str, workdir: Path) -> None:
     for example in command_of(name).examples:
         parse(example)
 
 
-def test_the_groups_examples_parse(here: Path) -> None:
+def test_the_groups_examples_parse(workdir: Path) -> None:
     for example in group.examples:
         parse(example)
 
@@ -117,9 +117,9 @@ def test_a_command_that_is_not_there_is_answered_by_the_nearest(run: Run) -> Non
     ],
 )
 def test_what_is_used_wrongly_is_one_line_and_2(args: list[str], line: str, run: Run) -> None:
-    told = run(*args, code=2).stderr
-    assert told.startswith(line)
-    assert told.count("\n") == 1
+    output = run(*args, code=2).stderr
+    assert output.startswith(line)
+    assert output.count("\n") == 1
 
 
 def test_global_options_stand_before_and_after_the_command_and_after_it_they_win(shop: Path, run: Run) -> None:

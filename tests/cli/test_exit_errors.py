@@ -29,9 +29,9 @@ READING = [
 
 @pytest.mark.parametrize("args", READING, ids=lambda args: args[0])
 def test_a_store_that_is_not_there(args: list[str], shop: Path, run: Run) -> None:
-    told = run(*args, code=2).stderr
-    assert told.startswith("penstock: there is no store at ")
-    assert told.endswith("penstock-state; `penstock load TABLE FILE` makes one, --store names another\n")
+    output = run(*args, code=2).stderr
+    assert output.startswith("penstock: there is no store at ")
+    assert output.endswith("penstock-state; `penstock load TABLE FILE` makes one, --store names another\n")
     assert not (shop / "penstock-state").exists()
 
 
@@ -43,19 +43,19 @@ def test_a_store_of_another_format(args: list[str], filled: Path, run: Run) -> N
         assert catalog is not None
         write_catalog(writer, msgspec.structs.replace(catalog, format=99))
     store.close()
-    told = run(*args, code=3).stderr
-    assert told.startswith("penstock: the store at penstock-state has format 99 and this version of penstock reads ")
-    assert "open it with the version of penstock that wrote it" in told
-    assert told.count("\n") == 1
+    output = run(*args, code=3).stderr
+    assert output.startswith("penstock: the store at penstock-state has format 99 and this version of penstock reads ")
+    assert "open it with the version of penstock that wrote it" in output
+    assert output.count("\n") == 1
 
 
 def test_a_store_that_is_no_folder(shop: Path, run: Run) -> None:
     (shop / "file").write_text("")
     for args in (["query", "namecount"], ["put", "users", USERS[0]]):
-        told = run(*args, "--store", "file", code=3).stderr
-        assert "file" in told
-        assert told.startswith("penstock: ")
-        assert told.count("\n") == 1
+        output = run(*args, "--store", "file", code=3).stderr
+        assert "file" in output
+        assert output.startswith("penstock: ")
+        assert output.count("\n") == 1
 
 
 def test_a_damaged_row(filled: Path, run: Run) -> None:
@@ -65,17 +65,17 @@ def test_a_damaged_row(filled: Path, run: Run) -> None:
         for db, key in rows:
             writer.put_many(db, [(key, b"\x93\x01\x02\x03garbage")])
     store.close()
-    told = run("query", "namecount", code=3).stderr
-    assert told.startswith("penstock: damaged row: ")
-    assert told.count("\n") == 1
+    output = run("query", "namecount", code=3).stderr
+    assert output.startswith("penstock: damaged row: ")
+    assert output.count("\n") == 1
 
 
 def test_a_definition_that_changed(filled: Path, run: Run) -> None:
     (filled / "app.py").write_text(APP.replace('key="name"', 'key="age"'))
-    told = run("put", "users", USERS[0], code=3).stderr
-    assert told.startswith("penstock: the store was filled under another definition of 'namecount': ")
-    assert "`penstock migrate`" in told
-    assert told.count("\n") == 1
+    output = run("put", "users", USERS[0], code=3).stderr
+    assert output.startswith("penstock: the store was filled under another definition of 'namecount': ")
+    assert "`penstock migrate`" in output
+    assert output.count("\n") == 1
     assert run("query", "namecount").stdout.startswith('{"key": "Joe"'), "who reads sees what the store has"
 
 

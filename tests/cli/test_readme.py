@@ -25,9 +25,9 @@ def test_the_pages_have_console_blocks() -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
-def test_the_console_of_a_page(page: Path, here: Path) -> None:
+def test_the_console_of_a_page(page: Path, workdir: Path) -> None:
     blocks = _BLOCK.findall(page.read_text("utf-8"))
-    shutil.copytree(ROOT / "examples", here / "examples")
+    shutil.copytree(ROOT / "examples", workdir / "examples")
     for block in blocks:
         env = {"NO_COLOR": "1"}
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -38,10 +38,10 @@ def test_the_console_of_a_page(page: Path, here: Path) -> None:
                 continue
             if program in ("sed", "python"):
                 shell = ["bash", "-c", re.sub("^python ", f"{sys.executable} ", line)]
-                subprocess.run(shell, cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+                subprocess.run(shell, cwd=workdir, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
                 continue
             assert program == "penstock"
-            with Terminal(*args, cwd=here, env=env) as terminal:
+            with Terminal(*args, cwd=workdir, env=env) as terminal:
                 terminal.end()
             pattern = re.escape(shown.strip()).replace("…", ".*")
             assert re.search(f"^{pattern}$", terminal.plain(), re.DOTALL | re.MULTILINE), (line, terminal.seen)

@@ -48,7 +48,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.path = None if self.store == "memory" else tempfile.mkdtemp(prefix="penstock-")
         self.model = RICH.model()
         self.log: dict[str, list[Record]] = {"a": [], "b": []}
-        self.kept: list[tuple[Any, Picture]] = []
+        self.snapshots: list[tuple[Any, Picture]] = []
         self._open()
 
     def _open(self) -> None:
@@ -215,15 +215,15 @@ class EngineMachine(RuleBasedStateMachine):
         found = differences(f"rollup({level})", got, self.model.rollup("revenue", level))
         assert not found, "\n".join(found)
 
-    @precondition(lambda self: len(self.kept) < 2)
+    @precondition(lambda self: len(self.snapshots) < 2)
     @rule()
     def keep_a_snapshot(self) -> None:
-        self.kept.append((self.engine.snapshot().__enter__(), Picture(self.model)))
+        self.snapshots.append((self.engine.snapshot().__enter__(), Picture(self.model)))
 
-    @precondition(lambda self: self.kept)
+    @precondition(lambda self: self.snapshots)
     @rule()
     def look_at_a_snapshot(self) -> None:
-        snap, picture = self.kept.pop()
+        snap, picture = self.snapshots.pop()
         found = picture.differences(snap)
         snap.__exit__(None, None, None)
         assert not found, "\n".join(found)
@@ -238,8 +238,8 @@ class EngineMachine(RuleBasedStateMachine):
         return hasattr(self, "engine")
 
     def _drop_snapshots(self) -> None:
-        while self.kept:
-            self.kept.pop()[0].__exit__(None, None, None)
+        while self.snapshots:
+            self.snapshots.pop()[0].__exit__(None, None, None)
 
     def teardown(self) -> None:
         if self._opened():

@@ -208,10 +208,10 @@ def test_a_damaged_record_of_quarantine_is_dropped(damaged: Damaged, whole: dict
         assert len(entries) == len(damaged.rows[db]) > 1
         assert engine.retry(lost.id).left == 1
         assert "put the record anew from its source" in engine.retry(lost.id).why[0].reason
-        kept = sum(about["quarantined"] for about in engine.status()["tables"].values())
+        quarantined = sum(about["quarantined"] for about in engine.status()["tables"].values())
         assert engine.drop(lost.id).dropped == 1
         assert [entry for entry in entries if entry.table] == list(engine.quarantine("record"))
-        assert sum(about["quarantined"] for about in engine.status()["tables"].values()) == kept - 1
+        assert sum(about["quarantined"] for about in engine.status()["tables"].values()) == quarantined - 1
         assert engine.check().ok
 
 

@@ -46,9 +46,9 @@ def test_a_view_that_gives_way_says_of_when_it_is() -> None:
     with store.engine.snapshot() as snap:
         assert snap.view("names").as_of is None
         assert snap.view("names")[9] == 1
-    for kept in (old, during):
-        assert dict(kept.view("names").items()) == NAMES, "a snapshot keeps what it has"
-        kept.close()
+    for older in (old, during):
+        assert dict(older.view("names").items()) == NAMES, "a snapshot keeps what it has"
+        older.close()
 
 
 def test_an_older_app_reads_what_the_store_has(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_an_older_app_reads_what_the_store_has(tmp_path: Path) -> None:
         with reader.snapshot() as snap:
             assert dict(snap.view("names").items()) == NAMES
             assert dict(snap.view("lengths").items()) == {3: 6}, "which its own app does not have"
-            told = snap.stored("users", 1)
-            assert told is not None
-            assert [(one.view, one.pairs) for one in told.told] == [("names", (("Joe", None),))]
+            document = snap.stored("users", 1)
+            assert document is not None
+            assert [(one.view, one.pairs) for one in document.told] == [("names", (("Joe", None),))]
         assert reader.digest() == digest
         assert set(reader.status()["views"]) == {"names", "lengths"}
         with ps.open(app_of(reduced(ps.group(Half()))), path) as engine:

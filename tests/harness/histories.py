@@ -176,9 +176,9 @@ class History:
         """Ingest records of a source, some of them for the second time."""
         start = max(0, len(self.log) - self.choose.randrange(4))
         self.log += [self.record(len(self.log) + i) for i in range(self.choose.randrange(6))]
-        told = [ps.Record(r.table, r.key, r.doc, ts=r.ts, offset=r.offset) for r in self.log[start:]]
-        got = self.engine.ingest(told, source=SOURCE, resume=len(self.log))
-        self.twin.ingest(told, source=SOURCE, resume=len(self.log))
+        records = [ps.Record(r.table, r.key, r.doc, ts=r.ts, offset=r.offset) for r in self.log[start:]]
+        got = self.engine.ingest(records, source=SOURCE, resume=len(self.log))
+        self.twin.ingest(records, source=SOURCE, resume=len(self.log))
         _same("ingest", got, self.model.ingest(self.log[start:], SOURCE, len(self.log)))
 
     def strict(self) -> None:

@@ -286,16 +286,16 @@ def _remembered(node: Any) -> Iterator[tuple[Any, Any]]:
     for slot in range(used):
         k1 = 0 if keys.map.lane1 is None else keys.map.lane1.item(slot)
         state = keys.state.item(slot)
-        told: list[Any] = []
+        facts: list[Any] = []
         loaded = bool(state & LOADED and state & (PRESENT | GONE))
         if loaded and state & PRESENT:
             reading = memory.read(slot)
-            told += [_group(own, code) for own, code in zip(groups, reading.codes, strict=True)]
-            told += [reading.values, reading.conditions]
+            facts += [_group(own, code) for own, code in zip(groups, reading.codes, strict=True)]
+            facts += [reading.values, reading.conditions]
             for name, column in memory.functions.items():
-                told.append([(_group(views[name].groups, code), value) for code, value in column.take_one(slot)])
+                facts.append([(_group(views[name].groups, code), value) for code, value in column.take_one(slot)])
         ts = memory.stamp(slot) if loaded and memory.lo is not None and node.table.merge is Merge.REPLACE else None
-        yield (keys.map.lane0.item(slot), k1), (keys.record.item(slot), state, flag[slot], ts, told)
+        yield (keys.map.lane0.item(slot), k1), (keys.record.item(slot), state, flag[slot], ts, facts)
     yield "held", {view: len(held) for view, held in node.deltas.held.items()}
     yield "kind", node.ts_kind
 

@@ -62,9 +62,9 @@ class Mock:
         wrong = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
         assert not wrong, f"error {wrong}"
 
-    def lead(self, topic: str, there: bool, partition: int = 0) -> None:
+    def lead(self, topic: str, has_leader: bool, partition: int = 0) -> None:
         """Give a partition its leader, or remove the leader."""
-        leader = _BROKER if there else _NO_BROKER
+        leader = _BROKER if has_leader else _NO_BROKER
         wrong = self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, leader)
         assert not wrong, f"error {wrong}"
 

@@ -65,9 +65,9 @@ def test_both_clients_leave_the_same_store(server: Server) -> None:
                             counts = read(engine, own, part, min(limit, part))
                             done += counts.applied + counts.equal + counts.late + counts.rejected
                     assert done == len(rows)
-                    kept = [(one.offset, one.place, one.reason, one.data) for one in engine.quarantine()]
+                    entries = [(one.offset, one.place, one.reason, one.data) for one in engine.quarantine()]
                     assert all((one.ts is not None) == timed for one in engine.quarantine())
-                    left.append((engine.digest(), engine.status()["sources"], kept))
+                    left.append((engine.digest(), engine.status()["sources"], entries))
                     assert users(engine) == expected([rows])
         assert all(one == left[0] for one in left)
         assert left[0][2]

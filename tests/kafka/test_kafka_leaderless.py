@@ -52,9 +52,9 @@ class Pauses:
             _lead(self._server, self._topic, True)
 
 
-def _lead(server: Server, topic: str, there: bool) -> None:
+def _lead(server: Server, topic: str, has_leader: bool) -> None:
     assert server.mock is not None, "these tests mock the broker"
-    server.mock.lead(topic, there)
+    server.mock.lead(topic, has_leader)
 
 
 def _pausing(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:

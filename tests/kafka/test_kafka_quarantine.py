@@ -73,9 +73,9 @@ def test_a_retry_needs_no_broker(server: Server, tmp_path: Path, monkeypatch: py
     (tmp_path / "mended").touch()
     for client in clients:
         penstock(client, "migrate")
-        told = penstock(client, "quarantine", "retry", code=1)
-        assert told[0] == "1 applied, 1 released, 1 left"
-        assert told[1].startswith("left: r1: it names no table")
+        output = penstock(client, "quarantine", "retry", code=1)
+        assert output[0] == "1 applied, 1 released, 1 left"
+        assert output[1].startswith("left: r1: it names no table")
         (left,) = map(json.loads, penstock(client, "quarantine", "show"))
         assert (left["place"], json.loads(left["data"])) == (f"{topic}-0, offset 3", WIRE[3])
         with ps.open(load("app.py"), client, readonly=True) as engine, engine.snapshot() as snap:

@@ -24,22 +24,22 @@ def test_reposted_old_values_are_removed(server: Server, client: str, partitions
     topic = server.topic(partitions)
     server.produce(topic, [wire(3, 0, g="Sam"), wire(3, 2, g="g1"), wire(4, 0, g="Sam")], 0)
     server.produce(topic, [wire(5, 0, g="Sam"), wire(80, 1), wire(5, 0, g="Kim")], partitions - 1)
-    with placed(), ps.open(shop(), None, partitions=3) as parts:
-        parts.put_many("users", [document(i) for i in range(60)])
+    with placed(), ps.open(shop(), None, partitions=3) as partitioned:
+        partitioned.put_many("users", [document(i) for i in range(60)])
         for i, group in ((3, "Sam"), (4, "Sam"), (5, "Sam"), (5, "Kim")):
-            tell(owner(parts, group), "yielded", [(i, group, 90)], [])
-            tell(owner(parts, group), "kept", [(i, group, 90)], [])
-        parts.settle()
-        with parts.snapshot() as snap:
+            tell(owner(partitioned, group), "yielded", [(i, group, 90)], [])
+            tell(owner(partitioned, group), "kept", [(i, group, 90)], [])
+        partitioned.settle()
+        with partitioned.snapshot() as snap:
             assert snap.view("kept")["Sam"]["max"] == snap.view("kept")["Kim"]["max"] == 90
-        with spout(server, parts, topic, client, "&envelope=topic", timed=False) as own:
-            counts = read(parts, own, 6)
+        with spout(server, partitioned, topic, client, "&envelope=topic", timed=False) as own:
+            counts = read(partitioned, own, 6)
         assert (counts.applied, counts.equal, counts.late, counts.rejected) == (2, 4, 0, 0)
-        with parts.snapshot(consistency="position") as snap:
+        with partitioned.snapshot(consistency="position") as snap:
             assert snap.view("kept").get("Sam") is None
             assert snap.view("yielded").get("Kim") is None
             assert snap.table("users")[3]["g"] == "g1"
             assert snap.table("users")[80] == document(80)
-        like_one(parts)
-        with spout(server, parts, topic, client, "&envelope=topic", timed=False) as own:
+        like_one(partitioned)
+        with spout(server, partitioned, topic, client, "&envelope=topic", timed=False) as own:
             assert own.next_batch(10, 0.05) is None, "it goes on where the store stands"

@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
@@ -53,7 +53,7 @@ def count() -> int:
     return 0
 
 
-def test_a_topic_in_and_a_topic_out(server: Server, client: str, here: Path) -> None:
+def test_a_topic_in_and_a_topic_out(server: Server, client: str, workdir: Path) -> None:
     source, sink = server.topic(2), server.topic(2, cleanup_policy="compact")
     server.produce(source, [user(i, "AB"[i % 2]) for i in range(30)], 0)
     server.produce(source, [user(i, "C") for i in range(30, 40)] + [(b"x", b"poison")], 1)
@@ -77,7 +77,7 @@ def test_a_topic_in_and_a_topic_out(server: Server, client: str, here: Path) -> 
     assert values(server, sink) == {"A": 15, "B": 14, "C": 11}
 
 
-def test_a_second_process_reports_and_waits(server: Server, client: str, here: Path) -> None:
+def test_a_second_process_reports_and_waits(server: Server, client: str, workdir: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
@@ -97,15 +97,15 @@ def test_a_second_process_reports_and_waits(server: Server, client: str, here: P
             assert ended(second)[:2] == (0, f"{uri}&group=other: 1 applied\n")
 
 
-def test_a_second_process_takes_over_a_topic(server: Server, client: str, here: Path) -> None:
+def test_a_second_process_takes_over_a_topic(server: Server, client: str, workdir: Path) -> None:
     """The store has two partitions. The process that writes the topic is killed."""
     ps.open(load("app.py"), STORE, partitions=2).close()
     topic = server.topic(2)
     for name in ("a.jsonl", "b.jsonl"):
-        (here / name).touch()
+        (workdir / name).touch()
     taken = f"namecount=kafka://{server.servers}/{topic}?client={client}"
     with running("users=file:a.jsonl?follow=1", sinks=[taken]) as first:
-        (here / "a.jsonl").write_text(
+        (workdir / "a.jsonl").write_text(
             "".join(json.dumps({"id": i, "name": f"n{i % 5}", "ts": 1}) + "\n" for i in range(40))
         )
         until(lambda: sum(values(server, topic).values()) == 40, first)
@@ -123,7 +123,7 @@ def test_a_second_process_takes_over_a_topic(server: Server, client: str, here: 
     assert values(server, topic) == {**{f"n{i}": 4 for i in range(5)}, "Ann": 20}
 
 
-def test_run_pauses_and_continues(server: Server, client: str, here: Path) -> None:
+def test_run_pauses_and_continues(server: Server, client: str, workdir: Path) -> None:
     topic = server.topic()
     server.produce(topic, [user(0)])
     uri = f"users=kafka://{server.servers}/{topic}?client={client}"
@@ -134,14 +134,16 @@ def test_run_pauses_and_continues(server: Server, client: str, here: Path) -> No
         server.produce(topic, [user(1)])
         child.send_signal(signal.SIGUSR2)
         until(has_users(2), child)
-        told = subprocess.run([*PENSTOCK, "pause", f"users=kafka:{topic}"], capture_output=True, text=True, check=True)
-        assert json.loads(told.stdout) == {"source": f"users=kafka:{topic}", "process": child.pid, "state": "paused"}
+        output = subprocess.run(
+            [*PENSTOCK, "pause", f"users=kafka:{topic}"], capture_output=True, text=True, check=True
+        )
+        assert json.loads(output.stdout) == {"source": f"users=kafka:{topic}", "process": child.pid, "state": "paused"}
         server.produce(topic, [user(2)])
         assert ended(child)[:2] == (0, f"{uri}: 2 applied, paused\n")
     assert count() == 2
 
 
-def test_records_that_name_their_tables(server: Server, client: str, here: Path) -> None:
+def test_records_that_name_their_tables(server: Server, client: str, workdir: Path) -> None:
     topic = server.topic()
     wire = [
         {"topic": "users(id)", "id": 1, "name": "Sue", "ts": 1},
@@ -159,7 +161,7 @@ def test_records_that_name_their_tables(server: Server, client: str, here: Path)
     assert f"rejected: {topic}-0, offset 3: it names no table" in err
 
 
-def test_an_error_is_one_line(server: Server, client: str, here: Path) -> None:
+def test_an_error_is_one_line(server: Server, client: str, workdir: Path) -> None:
     uri = f"users=kafka://{server.servers}/nowhere?client={client}"
     done = subprocess.run(
         [*PENSTOCK, "run", "--from", uri], capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -71,11 +71,11 @@ def test_poison_is_kept_with_its_place_and_bytes(server: Server, client: str) ->
         with spout(server, engine, topic, client) as own:
             counts = read(engine, own, len(rows))
         assert (counts.applied, counts.rejected) == (2, 9)
-        kept = list(engine.quarantine())
-        assert [(one.source, one.offset) for one in kept] == [(f"users=kafka:{topic}/0", at) for at in range(1, 10)]
-        assert [one.data for one in kept[:8]] == poison
-        assert kept[0].place == f"{topic}-0, offset 1"
-        assert "deletes nothing" in kept[8].reason
+        entries = list(engine.quarantine())
+        assert [(one.source, one.offset) for one in entries] == [(f"users=kafka:{topic}/0", at) for at in range(1, 10)]
+        assert [one.data for one in entries[:8]] == poison
+        assert entries[0].place == f"{topic}-0, offset 1"
+        assert "deletes nothing" in entries[8].reason
 
 
 def test_keys_of_records(server: Server, client: str) -> None:

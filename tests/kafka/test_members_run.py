@@ -21,7 +21,7 @@ from tests.kafka.server import Row, Server
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a store of two partitions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(APP)
@@ -52,7 +52,7 @@ def are(*states: str | None, of: list[int]) -> Callable[[], bool]:
 STANDING_BY = "standing by: no partition is dealt to this one"
 
 
-def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: str, here: Path) -> None:
+def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: str, workdir: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [user(i) for i in range(5)], 0)
     uri = f"users=kafka://{server.servers}/{topic}?client={client}&group=of-{topic}"
@@ -88,7 +88,7 @@ def test_members_share_a_topic_and_one_holds_the_store(server: Server, client: s
     assert f"{uri}: the store is held by this process now" in err
 
 
-def test_another_group_reports_and_waits(server: Server, here: Path) -> None:
+def test_another_group_reports_and_waits(server: Server, workdir: Path) -> None:
     topic = server.topic(2)
     server.produce(topic, [user(0)], 0)
     uri = f"users=kafka://{server.servers}/{topic}?client=confluent"

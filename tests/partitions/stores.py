@@ -18,14 +18,14 @@ SEED = 7
 Doc = dict[str, Any]
 
 
-def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], parts: int) -> tuple[ps.Engine, ps.Engine]:
+def parted(app: ps.App, path: Path, docs: dict[str, list[Doc]], partitions: int) -> tuple[ps.Engine, ps.Engine]:
     """Put the same documents into a store of several partitions, open for reading, and into one in memory."""
     plain = ps.open(app, None)
     with ps.open(app, path, listen=False) as engine:
         for table, own in docs.items():
             engine.put_many(table, own)
             plain.put_many(table, own)
-    repartition(path, parts)
+    repartition(path, partitions)
     return ps.open(app, path, readonly=True), plain
 
 
@@ -57,8 +57,8 @@ def misplaced(engine: ps.Engine) -> list[Any]:
 class Partitions:
     """The partitions of a store, each written separately: its views have the documents' own keys as groups."""
 
-    def __init__(self, app: ps.App, path: Path, parts: int) -> None:
-        layout = layout_of(app.name, SEED, even_starts(parts), 1)
+    def __init__(self, app: ps.App, path: Path, partitions: int) -> None:
+        layout = layout_of(app.name, SEED, even_starts(partitions), 1)
         self._stack = ExitStack()
         self._ranges = layout.ranges()
         self.engines = [

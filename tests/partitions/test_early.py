@@ -50,21 +50,21 @@ class Cut(Exception):
 @contextmanager
 def cut_off(member: Member) -> Iterator[list[EarlySet]]:
     """End a partition after it sent early sets, before it saves the batch."""
-    tell, told = member._exchange.tell, list[EarlySet]()
+    tell, early_sets = member._exchange.tell, list[EarlySet]()
 
     def once(early: Mapping[int, EarlySet]) -> Collection[int]:
-        there = tell(early)
-        told.extend(one for one in early.values() if one.parts)
-        if told:
+        reached = tell(early)
+        early_sets.extend(one for one in early.values() if one.parts)
+        if early_sets:
             raise Cut
-        return there
+        return reached
 
     member.sends_early(once)
-    yield told
+    yield early_sets
     member.sends_early(tell)
 
 
-def kept(member: Member) -> dict[int, int]:
+def undo_batches(member: Member) -> dict[int, int]:
     with member.core.store.read() as reader:
         return unconfirmed_batches(reader)
 
@@ -76,11 +76,11 @@ def test_what_is_there_already_is_not_saved(production: ProductionName) -> None:
         engine.put_many("users", docs)
         first, second = members(engine)
         assert first.core.state.sent == {}, "nothing was stored to be sent"
-        assert kept(second) == {}, "it is known to be in"
+        assert undo_batches(second) == {}, "it is known to be in"
         with engine.snapshot() as snap:
             assert snap.view("names")[docs[0]["name"]] == {"n": n, "most": docs[-1]["v"]}
         engine.settle()
-        assert [kept(member) for member in members(engine)] == [{}, {}]
+        assert [undo_batches(member) for member in members(engine)] == [{}, {}]
 
 
 def test_a_save_wakes_the_couriers_which_have_news_then() -> None:
@@ -117,7 +117,7 @@ def test_what_was_told_of_a_batch_that_is_not_in_is_taken_back(tmp_path: Path) -
             with pytest.raises(ps.PenstockError, match="have not taken yet"):
                 reading.digest()
             assert engine.digest() == before == reading.digest(), "a digest is of what is saved"
-        assert kept(members(engine)[1]) == {}
+        assert undo_batches(members(engine)[1]) == {}
         engine.put_many("users", docs)
         with engine.snapshot() as snap:
             assert snap.view("names")[docs[0]["name"]] == {"n": n, "most": docs[-1]["v"]}
@@ -305,22 +305,22 @@ def test_what_is_told_again_or_late_changes_nothing() -> None:
     with ps.open(shop(), None, partitions=2) as engine:
         docs, _ = crossing(engine)
         first, second = members(engine)
-        told: list[EarlySet] = []
+        early_sets: list[EarlySet] = []
         tell = first._exchange.tell
 
         def heard(early: Mapping[int, EarlySet]) -> Collection[int]:
-            told.extend(early.values())
+            early_sets.extend(early.values())
             return tell(early)
 
         first.sends_early(heard)
         for doc in docs:
             engine.put("users", doc)
         digest, position = engine.digest(), second.core.state.position
-        for one in told:
+        for one in early_sets:
             second.hear(one)
         assert (engine.digest(), second.core.state.position) == (digest, position)
         with pytest.raises(OldEpoch, match="partition 0 was heard of in its epoch 1"):
-            second.hear(EarlySet(0, 0, 99, 98, told[-1].parts))
+            second.hear(EarlySet(0, 0, 99, 98, early_sets[-1].parts))
 
 
 def test_what_nobody_has_is_saved() -> None:

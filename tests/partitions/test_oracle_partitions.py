@@ -111,7 +111,7 @@ def test_why_and_changes_of_what_crossed(store_path: Path) -> None:
         for parts in (3, 2):
             repartition(store_path, parts)
             reader = ps.open(shop(), store_path, readonly=True)
-            with reader, reader.snapshot() as here, plain.snapshot() as there:
+            with reader, reader.snapshot() as union_snap, plain.snapshot() as plain_snap:
                 for view in VIEWS:
-                    groups: Any = NAMES if view == "index" else [row.key for row in there.view(view)]
-                    assert here.view(view).why_many(groups) == there.view(view).why_many(groups)
+                    groups: Any = NAMES if view == "index" else [row.key for row in plain_snap.view(view)]
+                    assert union_snap.view(view).why_many(groups) == plain_snap.view(view).why_many(groups)

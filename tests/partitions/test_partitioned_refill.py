@@ -52,15 +52,15 @@ def give(engine: Any, given: list[Change]) -> None:
             engine.delete(table, gone)
 
 
-def compare(parts: Any, whole: Any) -> None:
+def compare(partitioned: Any, whole: Any) -> None:
     """Check that both have the same content, and that the store of several partitions has no fault."""
-    assert parts.digest() == whole.digest()
-    views = [view.name for view in parts.store.state.app.views()]
-    assert shown(parts, views) == shown(whole, views)
+    assert partitioned.digest() == whole.digest()
+    views = [view.name for view in partitioned.store.state.app.views()]
+    assert shown(partitioned, views) == shown(whole, views)
     for name in ("users", "plain"):
-        own, other = (engine.status()["tables"][name] for engine in (parts, whole))
+        own, other = (engine.status()["tables"][name] for engine in (partitioned, whole))
         assert (own["documents"], own["rejected"]) == (other["documents"], other["rejected"])
-    own, other = (sorted((one.place, one.reason) for one in e.quarantine("record")) for e in (parts, whole))
+    own, other = (sorted((one.place, one.reason) for one in e.quarantine("record")) for e in (partitioned, whole))
     assert own == other
 
 
@@ -75,11 +75,11 @@ def test_any_history_leaves_what_a_refilled_store_of_one_partition_has(
 def agree(choose: Random, partitions: int, production: ProductionName, folder: Path) -> None:
     """Give one history to both stores, with puts during the refill, and compare them."""
     app = shop(production)
-    with ps.open(app, None, partitions=partitions) as parts:
-        assert isinstance(parts.store, PartitionedStore)
-        seed = parts.store.layout.seed
+    with ps.open(app, None, partitions=partitions) as partitioned:
+        assert isinstance(partitioned.store, PartitionedStore)
+        seed = partitioned.store.layout.seed
         whole, _ = open_on(app, MemoryStore(), seed=seed)
-        both: tuple[Any, Any] = parts, whole
+        both: tuple[Any, Any] = partitioned, whole
         for now in range(choose.randrange(3)):
             given = changes(choose, now)
             for engine in both:
@@ -103,16 +103,16 @@ def agree(choose: Random, partitions: int, production: ProductionName, folder: P
             if what in ("copying", "carrying over") and len(meanwhile) < 12:
                 given = changes(choose, 5)
                 meanwhile.extend(given)
-                give(parts, given)
+                give(partitioned, given)
 
-        done = parts.refill(folder / "parts", progress)
-        assert parts.status()["position"] == done.position
+        done = partitioned.refill(folder / "parts", progress)
+        assert partitioned.status()["position"] == done.position
         give(whole, meanwhile)
         whole.refill(folder / "whole")
-        compare(parts, whole)
+        compare(partitioned, whole)
         given = changes(choose, 9)
         for engine in both:
             give(engine, given)
-        compare(parts, whole)
-        assert parts.check().ok
+        compare(partitioned, whole)
+        assert partitioned.check().ok
         whole.close()

@@ -123,13 +123,13 @@ def tell(engine: Any, view: str, plus: Sequence[tuple[Any, Any, Any]], minus: Se
     engine.store.core.amend(change)
 
 
-def _side(node: ViewNode, told: Sequence[tuple[Any, Any, Any]]) -> Contributions:
-    codes = np.array([node.groups.code(group) for _, group, _ in told], np.int32)
-    values = [value for _, _, value in told]
+def _side(node: ViewNode, emissions: Sequence[tuple[Any, Any, Any]]) -> Contributions:
+    codes = np.array([node.groups.code(group) for _, group, _ in emissions], np.int32)
+    values = [value for _, _, value in emissions]
     inputs = Emissions(None, codes, Column.of(values)).inputs(node.reduce.fields)
     if node.stamped:
-        inputs[TS] = Column(np.ones(len(told), np.int64))
-    return Contributions(codes, inputs).of(SourceKeys.of([key for key, _, _ in told]), np.arange(len(told)))
+        inputs[TS] = Column(np.ones(len(emissions), np.int64))
+    return Contributions(codes, inputs).of(SourceKeys.of([key for key, _, _ in emissions]), np.arange(len(emissions)))
 
 
 def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) -> None:
@@ -156,8 +156,8 @@ def yield_otherwise(engine: Any, view: str, change: Callable[[list[Any]], list[A
     with engine.store.core.store.write() as writer:
         for key, row in list(writer.scan(db)):
             groups = Groups()
-            told = node.remembered(writer, groups).emissions_in(key, row)
-            pairs = change([told.pairs(i, groups) for i in range(told.documents)])
+            emissions = node.remembered(writer, groups).emissions_in(key, row)
+            pairs = change([emissions.pairs(i, groups) for i in range(emissions.documents)])
             writer.put_many(db, [(key, emissions_row(key, Emissions.of_pairs(pairs, groups), groups))])
 
 

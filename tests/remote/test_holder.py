@@ -69,21 +69,21 @@ def work(to: StoreWriter) -> list[Counts]:
 
 
 def test_what_is_handed_over_is_done_as_here(tmp_path: Path) -> None:
-    with writer(tmp_path / "here", shop()) as here, ps.open(shop(), tmp_path / "there") as engine:
-        assert here.holder is None
-        with writer(tmp_path / "there", shop()) as there:
-            assert there.holder is not None
-            assert f"process {os.getpid()}" in there.holder
-            assert work(there) == work(here)
-        assert isinstance(here, Engine)
-        assert engine.digest() == here.digest()
-        assert engine.status()["sources"] == here.status()["sources"] == {"a": 14, "b": 1}
+    with writer(tmp_path / "here", shop()) as local, ps.open(shop(), tmp_path / "there") as engine:
+        assert local.holder is None
+        with writer(tmp_path / "there", shop()) as client:
+            assert client.holder is not None
+            assert f"process {os.getpid()}" in client.holder
+            assert work(client) == work(local)
+        assert isinstance(local, Engine)
+        assert engine.digest() == local.digest()
+        assert engine.status()["sources"] == local.status()["sources"] == {"a": 14, "b": 1}
 
 
 def test_a_commit_of_group_durability_is_waited_for(store_path: Path) -> None:
-    with ps.open(shop(), store_path, durability="group") as engine, writer(store_path, shop()) as there:
+    with ps.open(shop(), store_path, durability="group") as engine, writer(store_path, shop()) as client:
         engine.put("users", DOCS[0])
-        assert there.put("users", DOCS[0]).equal == 1
+        assert client.put("users", DOCS[0]).equal == 1
         with engine.snapshot() as snap:
             assert len(snap.table("users")) == 1
 
@@ -92,9 +92,9 @@ def test_several_hand_over_at_once(store_path: Path) -> None:
     with ps.open(shop(), store_path) as engine:
 
         def put(first: int) -> None:
-            with writer(store_path, shop()) as there:
+            with writer(store_path, shop()) as client:
                 for i in range(first, first + 30):
-                    assert there.put("users", {"id": i, "name": "Sue", "ts": 1}).applied == 1
+                    assert client.put("users", {"id": i, "name": "Sue", "ts": 1}).applied == 1
 
         threads = [threading.Thread(target=put, args=(100 * i,)) for i in range(4)]
         for thread in threads:
@@ -137,8 +137,12 @@ def test_of_several_that_open_a_store_at_once_one_holds_it(store_path: Path) -> 
 def test_the_holder_knows_its_own_app(store_path: Path) -> None:
     other = ps.App("shop")
     other.table("orders", key="id")
-    with ps.open(shop(), store_path), writer(store_path, other) as there, pytest.raises(ps.UnknownName, match="orders"):
-        there.put("orders", {"id": 1})
+    with (
+        ps.open(shop(), store_path),
+        writer(store_path, other) as client,
+        pytest.raises(ps.UnknownName, match="orders"),
+    ):
+        client.put("orders", {"id": 1})
 
 
 def test_memory_of_the_holder(store_path: Path) -> None:
@@ -161,8 +165,8 @@ def test_the_socket_is_for_its_user_and_goes_with_the_store(store_path: Path) ->
 
 def test_a_path_is_longer_than_the_name_of_a_socket(tmp_path: Path) -> None:
     store = tmp_path / ("a" * 100) / ("b" * 100)
-    with ps.open(shop(), store), writer(store, shop()) as there:
-        assert there.put("users", DOCS[0]).applied == 1
+    with ps.open(shop(), store), writer(store, shop()) as client:
+        assert client.put("users", DOCS[0]).applied == 1
 
 
 def test_who_does_not_listen_is_in_the_way(store_path: Path) -> None:
@@ -183,23 +187,23 @@ def test_a_folder_that_can_have_no_socket_is_written_all_the_same(
 
 
 def test_a_socket_that_a_dead_holder_left_is_replaced(store_path: Path) -> None:
-    with held(store_path) as child, writer(store_path, shop()) as there:
-        assert there.holder is not None
+    with held(store_path) as child, writer(store_path, shop()) as client:
+        assert client.holder is not None
         child.kill()
         child.wait(PATIENCE)
         assert (store_path / "socket").exists()
-        with writer(store_path, shop()) as here, writer(store_path, shop()) as again:
-            assert here.holder is None
+        with writer(store_path, shop()) as local, writer(store_path, shop()) as again:
+            assert local.holder is None
             assert again.holder is not None
             assert again.put("users", DOCS[0]).applied == 1
 
 
 def test_a_forked_child_neither_serves_nor_ends_it(store_path: Path) -> None:
-    with ps.open(shop(), store_path) as engine, writer(store_path, shop()) as there:
-        there.put("users", DOCS[0])
-        assert "ForkedStore" in in_fork(lambda: there.put("users", DOCS[1]))
-        assert in_fork(lambda: (there.close(), engine.close())) == "(None, None)"
-        assert there.put("users", DOCS[1]).applied == 1
+    with ps.open(shop(), store_path) as engine, writer(store_path, shop()) as client:
+        client.put("users", DOCS[0])
+        assert "ForkedStore" in in_fork(lambda: client.put("users", DOCS[1]))
+        assert in_fork(lambda: (client.close(), engine.close())) == "(None, None)"
+        assert client.put("users", DOCS[1]).applied == 1
         with writer(store_path, shop()) as other:
             assert other.put("users", DOCS[2]).applied == 1
 
@@ -222,8 +226,8 @@ def test_a_child_that_lives_on_holds_nothing(store_path: Path) -> None:
         try:
             parent.kill()
             parent.wait()
-            with writer(store_path, shop()) as here:
-                assert here.holder is None
+            with writer(store_path, shop()) as local:
+                assert local.holder is None
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -302,8 +306,8 @@ def test_nonsense_ends_its_own_connection(store_path: Path, said: bytes, monkeyp
         sock.shutdown(socket.SHUT_WR)
         while sock.recv(1 << 16):
             pass
-        with writer(store_path, shop()) as there:
-            assert there.put("users", DOCS[0]).applied == 1
+        with writer(store_path, shop()) as client:
+            assert client.put("users", DOCS[0]).applied == 1
 
 
 def test_an_operation_that_is_none_is_refused(store_path: Path) -> None:
@@ -316,14 +320,14 @@ def test_an_operation_that_is_none_is_refused(store_path: Path) -> None:
 
 
 def test_a_fault_of_the_holder_is_told_as_one(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with ps.open(shop(), store_path), writer(store_path, shop()) as there:
+    with ps.open(shop(), store_path), writer(store_path, shop()) as client:
         with (
             mock.patch.object(ps.Engine, "take", side_effect=ZeroDivisionError("so it is")),
             pytest.raises(ps.PenstockError, match="failed at this: ZeroDivisionError: so it is"),
         ):
-            there.put("users", DOCS[0])
+            client.put("users", DOCS[0])
         assert "ZeroDivisionError" in caplog.text
-        assert there.put("users", DOCS[0]).applied == 1
+        assert client.put("users", DOCS[0]).applied == 1
 
 
 def test_memory_is_taken_as_a_message_arrives() -> None:

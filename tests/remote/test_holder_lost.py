@@ -46,65 +46,65 @@ OPERATIONS: dict[str, tuple[str, Callable[[StoreWriter, dict[str, Any]], Any]]] 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "delete"])
 def test_a_holder_is_killed_before_the_commit(name: str, store_path: Path) -> None:
     do = OPERATIONS[name][1]
-    with held(store_path) as child, writer(store_path, shop()) as there:
-        there.put_many("users", DOCS, batch=25)
+    with held(store_path) as child, writer(store_path, shop()) as client:
+        client.put_many("users", DOCS, batch=25)
         with pytest.raises(HolderLost, match=f"process {child.pid} .*60 records are in, .* run this again"):
-            do(there, kill("Kill"))
+            do(client, kill("Kill"))
         with pytest.raises(ps.Closed):
-            do(there, kill("Kill"))
-    with writer(store_path, shop()) as here:
-        assert here.holder is None
-        assert str(do(here, kill("Kill"))) in ("1 applied", str([ps.Counts(applied=1)]))
-        assert_content(here, 61)
+            do(client, kill("Kill"))
+    with writer(store_path, shop()) as local:
+        assert local.holder is None
+        assert str(do(local, kill("Kill"))) in ("1 applied", str([ps.Counts(applied=1)]))
+        assert_content(local, 61)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_holder_is_killed_after_the_commit(name: str, store_path: Path) -> None:
     operation, do = OPERATIONS[name]
     doc = {"id": 99, "name": "Sue", "ts": 99}
-    with writer(store_path, shop()) as here:
-        here.put_many("users", DOCS)
+    with writer(store_path, shop()) as local:
+        local.put_many("users", DOCS)
     with (
         held(store_path, "lost", operation),
-        writer(store_path, shop()) as there,
+        writer(store_path, shop()) as client,
         pytest.raises(HolderLost, match="what it was given may be in or not; run this again"),
     ):
-        do(there, doc)
-    with writer(store_path, shop()) as here:
-        again = do(here, doc)
+        do(client, doc)
+    with writer(store_path, shop()) as local:
+        again = do(local, doc)
         counts = again[0] if isinstance(again, list) else again
         assert (counts.applied, counts.records) == (0, 1)
-        assert_content(here, 59 if name == "delete" else 61)
+        assert_content(local, 59 if name == "delete" else 61)
 
 
 @pytest.mark.parametrize("when", ["told", "lost"])
 def test_a_holder_is_killed_while_it_compacts(when: str, store_path: Path) -> None:
-    with writer(store_path, shop()) as here:
+    with writer(store_path, shop()) as local:
         for ts in range(5):
-            here.put_many("users", [doc | {"ts": ts} for doc in DOCS], batch=10)
-        digest = digest_of(here)
-    with held(store_path, when, "compact"), writer(store_path, shop()) as there, pytest.raises(HolderLost):
-        there.compact()
-    with writer(store_path, shop()) as here:
-        assert digest_of(here) == digest
-        here.compact()
-        assert digest_of(here) == digest
-        assert_content(here, 60)
+            local.put_many("users", [doc | {"ts": ts} for doc in DOCS], batch=10)
+        digest = digest_of(local)
+    with held(store_path, when, "compact"), writer(store_path, shop()) as client, pytest.raises(HolderLost):
+        client.compact()
+    with writer(store_path, shop()) as local:
+        assert digest_of(local) == digest
+        local.compact()
+        assert digest_of(local) == digest
+        assert_content(local, 60)
 
 
-def assert_content(here: Any, documents: int) -> None:
-    with here.snapshot() as snap:
+def assert_content(local: Any, documents: int) -> None:
+    with local.snapshot() as snap:
         assert len(snap.table("users")) == documents
         assert sum(row.value for row in snap.view("names")) == documents
 
 
-def digest_of(here: Any) -> str:
-    digest: str = here.digest()
+def digest_of(local: Any) -> str:
+    digest: str = local.digest()
     return digest
 
 
 def test_a_holder_that_is_stopped_is_not_waited_for(store_path: Path) -> None:
-    with held(store_path) as child, writer(store_path, shop()) as there:
+    with held(store_path) as child, writer(store_path, shop()) as client:
         os.kill(child.pid, signal.SIGSTOP)
         silent = f"process {child.pid} .*holding.*not answered for 0.3 s.*end it, then run this again"
         with pytest.raises(HolderSilent, match=silent):
@@ -112,26 +112,26 @@ def test_a_holder_that_is_stopped_is_not_waited_for(store_path: Path) -> None:
         os.kill(child.pid, signal.SIGCONT)
         with writer(store_path, shop(), patience=PATIENCE) as patient:
             assert patient.put("users", DOCS[0]).applied == 1
-        assert there.put("users", DOCS[0]).equal == 1
+        assert client.put("users", DOCS[0]).equal == 1
 
 
 def test_a_holder_that_stops_in_the_middle_is_not_waited_for(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held(store_path), writer(store_path, shop()) as there:
-        there.put_many("users", DOCS[:2])
-        monkeypatch.setattr(there, "_patience", SHORT)
+    with held(store_path), writer(store_path, shop()) as client:
+        client.put_many("users", DOCS[:2])
+        monkeypatch.setattr(client, "_patience", SHORT)
         with pytest.raises(HolderSilent, match=r"0.3 s \(2 records are in, and what .* last may be too\)"):
-            there.put("users", kill("Stop"))
+            client.put("users", kill("Stop"))
 
 
 def test_a_batch_that_a_stopped_holder_does_not_take_is_not_waited_for(
     store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with held(store_path) as child, writer(store_path, shop()) as there:
+    with held(store_path) as child, writer(store_path, shop()) as client:
         os.kill(child.pid, signal.SIGSTOP)
-        monkeypatch.setattr(there, "_patience", SHORT)
-        there._wire._sock.settimeout(SHORT)
+        monkeypatch.setattr(client, "_patience", SHORT)
+        client._wire._sock.settimeout(SHORT)
         with pytest.raises(HolderSilent):
-            there.put("users", {"id": 1, "ts": 1, "name": "x" * 10_000_000})
+            client.put("users", {"id": 1, "ts": 1, "name": "x" * 10_000_000})
 
 
 def test_a_holder_that_is_busy_is_waited_for(store_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_a_holder_that_is_busy_is_waited_for(store_path: Path) -> None:
         mock.patch.object(server, "BEAT", 0.05),
         mock.patch.object(socket_wire.Wire, "receive", counted),
         ps.open(app, store_path),
-        writer(store_path, app, patience=PATIENCE) as there,
+        writer(store_path, app, patience=PATIENCE) as client,
     ):
-        assert there.put("users", DOCS[0]).applied == 1
+        assert client.put("users", DOCS[0]).applied == 1
     assert waits == {PATIENCE}
 
 
@@ -174,10 +174,10 @@ def test_who_goes_away_is_not_worked_for(store_path: Path) -> None:
         def go(done: int, total: int) -> None:
             raise KeyboardInterrupt
 
-        with writer(store_path, shop()) as there, pytest.raises(KeyboardInterrupt):
-            there.compact(go)
-        with writer(store_path, shop()) as there:
-            assert there.put("users", DOCS[0]).records == 1
+        with writer(store_path, shop()) as client, pytest.raises(KeyboardInterrupt):
+            client.compact(go)
+        with writer(store_path, shop()) as client:
+            assert client.put("users", DOCS[0]).records == 1
 
 
 def test_a_holder_that_closes_ends_what_takes_long(store_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_a_holder_that_closes_ends_what_takes_long(store_path: Path) -> None:
                 while not engine._holder._closed:
                     pass
 
-        with writer(store_path, shop()) as there, pytest.raises((ps.Closed, HolderLost)):
-            there.compact(close)
+        with writer(store_path, shop()) as client, pytest.raises((ps.Closed, HolderLost)):
+            client.compact(close)
         closing.join(PATIENCE)
-    with writer(store_path, shop()) as here:
-        assert here.holder is None
-        assert_content(here, 60)
+    with writer(store_path, shop()) as local:
+        assert local.holder is None
+        assert_content(local, 60)
 
 
 def test_a_request_under_way_is_finished_before_the_store_is_closed(store_path: Path) -> None:
@@ -215,8 +215,8 @@ def test_a_request_under_way_is_finished_before_the_store_is_closed(store_path: 
     answers: list[Any] = []
 
     def put() -> None:
-        with writer(store_path, app) as there:
-            answers.append(there.put("users", DOCS[0]))
+        with writer(store_path, app) as client:
+            answers.append(client.put("users", DOCS[0]))
 
     thread = threading.Thread(target=put)
     thread.start()
@@ -228,7 +228,7 @@ def test_a_request_under_way_is_finished_before_the_store_is_closed(store_path: 
 
 def test_a_connection_that_asks_for_nothing_does_not_keep_the_store_open(store_path: Path) -> None:
     engine = ps.open(shop(), store_path)
-    with writer(store_path, shop()) as there:
+    with writer(store_path, shop()) as client:
         engine.close()
         with pytest.raises(HolderLost):
-            there.put("users", DOCS[0])
+            client.put("users", DOCS[0])

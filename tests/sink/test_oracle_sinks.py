@@ -19,7 +19,7 @@ from penstock.kafka import MARK
 from penstock.sink import FileSink, KafkaSink, open_file
 from penstock.sink import kafka_sink as module
 from penstock.views import ABSENT, Change, Position
-from tests.sink.told import VIEW, Told
+from tests.sink.given_changes import VIEW, GivenChanges
 from tests.sink.topics import ADDRESS, Killed, Topics
 
 SEEDS = range(150)
@@ -29,17 +29,17 @@ _RUNS = 7
 def into_a_topic(seed: int, parts: int, change: bool, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run several writers into one topic, and kill most of them. Return the number of kills."""
     draw = Random(seed)
-    told, topics = Told(draw, parts), Topics(draw, draw.randrange(1, 4))
+    given, topics = GivenChanges(draw, parts), Topics(draw, draw.randrange(1, 4))
     monkeypatch.setattr(module, "connect", lambda address: topics)
     monkeypatch.setattr(module, "_PENDING", draw.choice((3, 10_000)))
     kills = 0
     for n in range(_RUNS):
-        told.commit(draw.randrange(8))
+        given.commit(draw.randrange(8))
         last = n == _RUNS - 1
         ended, topics.mortal = False, not last
         with suppress(Killed):
             sink = KafkaSink(ADDRESS, VIEW, "change" if change else "value", dumps, topics.clock)
-            all_given = told.give(sink, sink.begin(), -1 if last else draw.randrange(14))
+            all_given = given.give(sink, sink.begin(), -1 if last else draw.randrange(14))
             if last or draw.random() < 0.5:
                 sink.close()
                 ended = all_given
@@ -47,18 +47,18 @@ def into_a_topic(seed: int, parts: int, change: bool, monkeypatch: pytest.Monkey
             topics.kill()
             kills += 1
         _headers_follow(topics)
-        (_changes_follow if change else _values_follow)(told, topics)
+        (_changes_follow if change else _values_follow)(given, topics)
         if ended:
             latest = {json.loads(key): value for key, value, *_ in topics.rows() if key is not None and key != MARK}
-            there = {group: json.loads(value) for group, value in latest.items() if value is not None}
+            received = {group: json.loads(value) for group, value in latest.items() if value is not None}
             name = "new" if change else "value"
-            assert {group: own[name] for group, own in there.items()} == told.rows(told.now)
+            assert {group: own[name] for group, own in received.items()} == given.rows(given.now)
     return kills
 
 
 def _headers_follow(topics: Topics) -> None:
     """Each header of a partition has at least the held and sent positions of the header before it."""
-    for own in topics.there:
+    for own in topics.stored:
         said = [json.loads(record.headers[0][1] or b"") for record in own]
         for before, after in pairwise(said):
             assert _is_later(after["position"], before["position"])
@@ -68,26 +68,26 @@ def _headers_follow(topics: Topics) -> None:
 def _is_later(position: Any, other: Any) -> bool:
     if isinstance(position, int):
         return bool(position >= other)
-    return all(here >= there for here, there in zip(position, other, strict=True))
+    return all(here >= received for here, received in zip(position, other, strict=True))
 
 
-def _values_follow(told: Told, topics: Topics) -> None:
+def _values_follow(given: GivenChanges, topics: Topics) -> None:
     seen: dict[str, list[Any]] = defaultdict(list)
     for key, value, *_ in topics.rows():
         if key != MARK:
             seen[json.loads(key or b"")].append(None if value is None else json.loads(value)["value"])
     for group, values in seen.items():
-        told.must_follow(group, values)
+        given.must_follow(group, values)
 
 
-def _changes_follow(told: Told, topics: Topics) -> None:
+def _changes_follow(given: GivenChanges, topics: Topics) -> None:
     seen: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
     for key, value, *_ in topics.rows():
         if value is not None:
             own = json.loads(value)
             seen[json.loads(key or b"")].append((own.get("old", ABSENT), own.get("new", ABSENT)))
     for group, pairs in seen.items():
-        told.must_be_whole(group, pairs)
+        given.must_be_whole(group, pairs)
 
 
 class Sized:
@@ -124,12 +124,12 @@ def into_a_file(seed: int, parts: int, change: bool, path: Path, monkeypatch: py
     """Run several writers into one file, and kill most of them, also within a line. Return the number of kills."""
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # the sync only protects against a power loss
     draw = Random(seed)
-    told, kills = Told(draw, parts), 0
+    given, kills = GivenChanges(draw, parts), 0
     path.unlink(missing_ok=True)
     for n in range(_RUNS):
-        told.commit(draw.randrange(8))
+        given.commit(draw.randrange(8))
         sink = Sized(open_file(str(path), VIEW, "change" if change else "value", dumps), path)
-        ended = told.give(sink, sink.begin(), -1 if n == _RUNS - 1 else draw.randrange(14))
+        ended = given.give(sink, sink.begin(), -1 if n == _RUNS - 1 else draw.randrange(14))
         sink.close()
         if not ended:
             os.truncate(path, draw.randrange(min(sink.size, path.stat().st_size), path.stat().st_size + 1))
@@ -140,11 +140,11 @@ def into_a_file(seed: int, parts: int, change: bool, path: Path, monkeypatch: py
             if "group" in line:
                 seen[line["group"]].append(line.get("new" if change else "value", ABSENT) or ABSENT)
         for group, values in seen.items():
-            history = told.history(group)
+            history = given.history(group)
             assert any(history[a : a + len(values)] == values for a in range(len(history))), (group, values, history)
         if ended:
             now = {group: values[-1] for group, values in seen.items() if values[-1] is not ABSENT}
-            assert now == told.rows(told.now)
+            assert now == given.rows(given.now)
     return kills
 
 

@@ -40,7 +40,7 @@ class Topics:
 
     def __init__(self, draw: Random, partitions: int) -> None:
         self.draw = draw
-        self.there: list[list[Sent]] = [[] for _ in range(partitions)]
+        self.stored: list[list[Sent]] = [[] for _ in range(partitions)]
         self.under_way: list[list[Sent]] = [[] for _ in range(partitions)]
         self.now = 0.0
         self.mortal = False  # whether a run may be killed within a call
@@ -65,11 +65,11 @@ class Topics:
 
     def look(self, policy: bool = False) -> Topic:
         """Return the topic."""
-        return Topic(b"1" * 16, len(self.there))
+        return Topic(b"1" * 16, len(self.stored))
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset and the end of each partition."""
-        return {i: (0, len(self.there[i])) for i in partitions}
+        return {i: (0, len(self.stored[i])) for i in partitions}
 
     def assign(self, places: Mapping[int, int]) -> None:
         """Read from these offsets on."""
@@ -77,7 +77,7 @@ class Topics:
 
     def take(self, most: int, wait: float) -> list[Chunk]:
         """Return the next records."""
-        own = self.there[self._place][self._at : self._at + most]
+        own = self.stored[self._place][self._at : self._at + most]
         self._at += len(own)
         return [Chunk.of(self._place, own, _FIELDS)] if own else []
 
@@ -91,8 +91,8 @@ class Topics:
         """Send records, of which some arrive now."""
         self._live(_SENDING)
         for key, value in zip(keys, values, strict=True):
-            i = crc32(key or b"") % len(self.there)
-            self.under_way[i].append(Sent(key, value, list(headers), len(self.there[i]) + len(self.under_way[i])))
+            i = crc32(key or b"") % len(self.stored)
+            self.under_way[i].append(Sent(key, value, list(headers), len(self.stored[i]) + len(self.under_way[i])))
         self._arrive()
 
     def _live(self, deadly: float) -> None:
@@ -100,16 +100,16 @@ class Topics:
             raise Killed
 
     def _arrive(self) -> None:
-        for there, coming in zip(self.there, self.under_way, strict=True):
+        for stored, coming in zip(self.stored, self.under_way, strict=True):
             many = self.draw.choice((0, 0, self.draw.randrange(len(coming) + 1), len(coming)))
-            there += coming[:many]
+            stored += coming[:many]
             del coming[:many]
 
     def flush(self) -> None:
         """Let all records arrive."""
         self._live(_FLUSHING)
-        for there, coming in zip(self.there, self.under_way, strict=True):
-            there += coming
+        for stored, coming in zip(self.stored, self.under_way, strict=True):
+            stored += coming
             coming.clear()
 
     def kill(self) -> None:
@@ -120,7 +120,7 @@ class Topics:
 
     def rows(self) -> list[Sent]:
         """Return all records, those of a partition in order."""
-        return [record for there in self.there for record in there]
+        return [record for stored in self.stored for record in stored]
 
     def close(self) -> None:
         """Do nothing."""

@@ -42,7 +42,7 @@ def initials(user):
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def workdir(tmp_path: Path) -> Path:
     """Return a folder with an app and a file."""
     (tmp_path / "app.py").write_text(APP)
     docs = [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(100)]
@@ -51,24 +51,24 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def penstock(here: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def penstock(workdir: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock", *args]
-    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(command, cwd=workdir, capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_a_store_is_filled_and_load_goes_on(here: Path) -> None:
-    done = penstock(here, "backfill", "users=users.jsonl", "--spark", "local[1]", "--store", "state")
+def test_a_store_is_filled_and_load_goes_on(workdir: Path) -> None:
+    done = penstock(workdir, "backfill", "users=users.jsonl", "--spark", "local[1]", "--store", "state")
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines() == ["users: 100 documents", "names: 6 rows", "initials: 1 rows, 1 held"]
     assert "1 records were rejected; `penstock quarantine list` shows them" in done.stderr
     assert not [line for line in done.stderr.splitlines() if "Traceback" in line or "Warning" in line or "log" in line]
-    again = penstock(here, "load", "users", "users.jsonl", "--store", "state")
+    again = penstock(workdir, "load", "users", "users.jsonl", "--store", "state")
     assert "in already" in again.stdout, again.stdout + again.stderr
 
 
-def test_what_is_typed_wrongly_is_named(here: Path, typed: Callable[..., Result]) -> None:
-    (here / "state").mkdir()
-    (here / "state" / "data.mdb").touch()
+def test_what_is_typed_wrongly_is_named(workdir: Path, typed: Callable[..., Result]) -> None:
+    (workdir / "state").mkdir()
+    (workdir / "state" / "data.mdb").touch()
     for words, why in (
         (["users=users.jsonl", "--store", "state"], "state is a store already; name a new folder with --store, or add"),
         (["users=users.jsonl", "--store", "other", "--refill"], "there is no store at"),
@@ -81,21 +81,21 @@ def test_what_is_typed_wrongly_is_named(here: Path, typed: Callable[..., Result]
 
 
 @pytest.fixture
-def typed(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def typed(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Return a function that runs the commands and their tasks in this process."""
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(workdir)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(bulk, "session", lambda master: InProcess())
     return lambda *args: CliRunner().invoke(group, args, prog_name="penstock")
 
 
-def test_what_differs_is_shown_and_fixed(here: Path, typed: Callable[..., Result]) -> None:
-    app = load(os.fspath(here / "app.py"))
+def test_what_differs_is_shown_and_fixed(workdir: Path, typed: Callable[..., Result]) -> None:
+    app = load(os.fspath(workdir / "app.py"))
     docs = [{"id": i, "name": f"n{i % 5}", "amount": i, "ts": i} for i in range(100)]
-    with ps.open(app, here / "state") as engine:
+    with ps.open(app, workdir / "state") as engine:
         engine.put_many("users", docs)
         damage.add_to_lane(engine, "names", "n1", 0, 1)
-    (here / "users.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in [*docs, {"id": 100, "ts": 1}]))
+    (workdir / "users.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in [*docs, {"id": 100, "ts": 1}]))
     found = typed("verify", "--store", "state", "--against", "users=users.jsonl")
     assert found.exit_code == 1, found.stderr
     assert "the copy takes" in found.stderr.splitlines()[0]
@@ -105,32 +105,35 @@ def test_what_differs_is_shown_and_fixed(here: Path, typed: Callable[..., Result
     assert (row["view"], row["group"], row["stored"], row["expected"]) == ("names", "n1", 21, 20)
     assert set(row["documents"]) <= set(range(1, 100, 5))
     assert typed("verify", "--store", "state", "--against", "users=users.jsonl", "--fix").exit_code == 0
-    with ps.open(app, here / "state", readonly=True) as engine, engine.snapshot() as snap:
+    with ps.open(app, workdir / "state", readonly=True) as engine, engine.snapshot() as snap:
         assert snap.view("names")["n1"] == 20
         assert 100 in snap.table("users")
     assert typed("verify", "--store", "state", "--against", "users=users.jsonl").exit_code == 0
 
 
-def test_a_store_of_several_partitions_is_refilled(here: Path, typed: Callable[..., Result]) -> None:
-    app = load(os.fspath(here / "app.py"))
-    with ps.open(app, here / "state", partitions=2) as engine:
+def test_a_store_of_several_partitions_is_refilled(workdir: Path, typed: Callable[..., Result]) -> None:
+    app = load(os.fspath(workdir / "app.py"))
+    with ps.open(app, workdir / "state", partitions=2) as engine:
         engine.put_many("users", [{"id": 5, "name": "wrong", "ts": 1}, {"id": 5000, "name": "orphan", "ts": 1}])
         done = typed("backfill", "users=users.jsonl", "--store", "state", "--refill")
         assert (done.exit_code, done.stdout.splitlines()[0]) == (1, "users: 100 documents"), done.stderr
         assert "1 records were rejected" in done.stderr
         assert "in already" in typed("load", "users", "users.jsonl", "--store", "state").stdout
     assert typed("load", "users", "users.jsonl", "--store", "other").exit_code == 1
-    digests = [ps.open(app, here / name, readonly=True).digest() for name in ("state", "other")]
+    digests = [ps.open(app, workdir / name, readonly=True).digest() for name in ("state", "other")]
     assert digests[0] == digests[1]
     assert typed("verify", "--store", "state").exit_code == 0
 
 
-def test_sources_that_are_not_read_go_on_where_it_is_said(here: Path, typed: Callable[..., Result]) -> None:
+def test_sources_that_are_not_read_go_on_where_it_is_said(workdir: Path, typed: Callable[..., Result]) -> None:
     fill = ["backfill", "users=users.jsonl", "--store", "state", "-v"]
     done = typed(*fill, "--offset", "users=kafka:users/0=5150")
     assert done.exit_code == 1, done.stderr
     assert "users=kafka:users/0 goes on at 5,150" in done.stderr
-    with ps.open(load(os.fspath(here / "app.py")), here / "state", readonly=True) as engine, engine.snapshot() as snap:
+    with (
+        ps.open(load(os.fspath(workdir / "app.py")), workdir / "state", readonly=True) as engine,
+        engine.snapshot() as snap,
+    ):
         assert snap.sources["users=kafka:users/0"] == 5150
     for text in ("users=5150", "users=kafka:users/0=", "kafka"):
         wrong = typed(*fill, "--refill", "--offset", text)
@@ -138,20 +141,20 @@ def test_sources_that_are_not_read_go_on_where_it_is_said(here: Path, typed: Cal
         assert "names no source and offset; write it as in users=kafka:users/0=5150" in wrong.stderr
 
 
-def test_killed_it_leaves_what_was_there_and_the_next_run_is_clean(spark: Any, here: Path) -> None:
+def test_killed_it_leaves_what_was_there_and_the_next_run_is_clean(spark: Any, workdir: Path) -> None:
     app = ps.App("shop")
     app.table("users", key="id", ts="ts").view("names", key="name", reduce=ps.count())
-    store = here / "state"
-    (here / "app.py").write_text(APP.partition("@users")[0])
+    store = workdir / "state"
+    (workdir / "app.py").write_text(APP.partition("@users")[0])
     with ps.open(app, store) as engine:
         engine.put("users", {"id": 5000, "name": "before", "ts": 1})
         before = engine.digest()
     fill = ["backfill", "users=users.jsonl", "--spark", "local[1]", "--store", "state", "--refill"]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock", *fill], cwd=here, stdout=nowhere, stderr=nowhere, start_new_session=True
+        [sys.executable, "-m", "penstock", *fill], cwd=workdir, stdout=nowhere, stderr=nowhere, start_new_session=True
     )
-    waited, beside = 0, here / "state.refill.partial"
+    waited, beside = 0, workdir / "state.refill.partial"
     while not list(beside.glob("runs-*/documents-0")) and process.poll() is None and waited < 12_000:
         waited += 1
         try:
@@ -163,7 +166,7 @@ def test_killed_it_leaves_what_was_there_and_the_next_run_is_clean(spark: Any, h
     with ps.open(app, store) as engine:
         assert engine.digest() == before
         engine.put("users", {"id": 5001, "name": "gone", "ts": 1})
-    done = backfill(app, store, spark=spark, refill=True, users=here / "users.jsonl")
+    done = backfill(app, store, spark=spark, refill=True, users=workdir / "users.jsonl")
     assert (done.documents, done.rows) == ({"users": 100}, {"names": 6})
     assert not beside.exists()
     with ps.open(app, store, readonly=True) as engine, engine.snapshot() as snap:

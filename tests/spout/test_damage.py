@@ -90,9 +90,9 @@ def test_a_file_that_can_not_be_opened_gives_the_reason(tmp_path: Path) -> None:
         (tmp_path / "users.jsonl", {"delimiter": ";"}, UriError, "the delimiter is ';'"),
         (tmp_path / "users.jsonl", {"format": "csv.gz", "follow": True}, UriError, "only a file of plain lines"),
     ):
-        with pytest.raises(kind) as told:
+        with pytest.raises(kind) as caught:
             open_file(str(path), "t", **options)
-        assert words in str(told.value)
+        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ NAMED = [
         "two spouts: what a partition has of a source is taken again",
         "engine.partitioned_writing:PartitionedWriting._resumed",
         "left = [] if resume.offset <= done else [after(part, done) for part in parts]",
-        "kept = parts",
+        "left = parts",
     ),
 ]
 

@@ -110,13 +110,13 @@ def test_a_budget_ends_it() -> None:
 
 
 def test_progress_is_told() -> None:
-    told: list[int] = []
+    counts: list[int] = []
 
     def progress(totals: Totals) -> None:
-        told.append(totals.seeds)
+        counts.append(totals.seeds)
 
     crashtest(an_app(), DOCS, seeds=4, progress=progress)
-    assert told == [1, 2, 3, 4]
+    assert counts == [1, 2, 3, 4]
 
 
 def test_an_app_without_views_is_tried_for_its_tables() -> None:

@@ -46,12 +46,14 @@ def test_a_seed_that_fails_is_told_and_counted(tmp_path: Path, capsys: pytest.Ca
 def test_one_seed_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--seed", "0"]) == 0
     assert capsys.readouterr().out.startswith("1 seeds in ")
-    kept = tmp_path / "seeds"
+    remembered = tmp_path / "seeds"
     seed = str(pins()[bug().name].seed)
     with planted(bug()):
-        assert command.main(["--first", seed, "--seeds", "1", "--remembered", str(kept)]) == 1
+        assert command.main(["--first", seed, "--seeds", "1", "--remembered", str(remembered)]) == 1
         assert f"seed {seed} fails in " in capsys.readouterr().out
-        assert command.main(["--first", "1000000", "--seeds", "1", "--remembered", str(kept)]) == 1, "it comes first"
+        assert command.main(["--first", "1000000", "--seeds", "1", "--remembered", str(remembered)]) == 1, (
+            "it comes first"
+        )
         assert command.main(["--seed", seed]) == 1
 
 

@@ -28,8 +28,8 @@ def test_no_seed_finds_anything() -> None:
         if failure is not None:
             assert seeds.remembered is not None, "given above"
             seeds.remembered.add(seed, f"{trial.name}: {failure.wrong.first}")
-            told = explained(trial.app, smallest(trial.app, failure))
-            pytest.fail(f"seed {seed}; replay with: python -m penstock.testing --seed {seed}\n{told}")
+            text = explained(trial.app, smallest(trial.app, failure))
+            pytest.fail(f"seed {seed}; replay with: python -m penstock.testing --seed {seed}\n{text}")
     print(seeds.totals)
     assert seeds.totals.faults > seeds.totals.seeds / 4, "faults must strike"
 

@@ -13,9 +13,9 @@ from tests.tidy.tree import PACKAGE, ROOT, files, imports, module_name, parsed
 ROOMS = sorted(p.parent for p in PACKAGE.glob("*/__init__.py"))
 
 
-def wrong_import(here: str, target: str) -> str | None:
+def wrong_import(importer: str, target: str) -> str | None:
     """Return why the module `here` may not import `target`, or None if it may."""
-    mine, theirs = here.removesuffix(".__main__").split(".")[1:2], target.split(".")[1:2]
+    mine, theirs = importer.removesuffix(".__main__").split(".")[1:2], target.split(".")[1:2]
     public = len(target.split(".")) == 2 or target.startswith(OPEN)
     if not mine:
         return None if public else f"imports {target}, past the room's __init__"
@@ -27,7 +27,7 @@ def wrong_import(here: str, target: str) -> str | None:
         return f"imports {target}, and one of the two is no known room"
     if RANK[theirs[0]] >= RANK[mine[0]]:
         return f"imports {target}: a room imports only from rooms below it"
-    if here == f"penstock.{mine[0]}" and target.startswith(OPEN):
+    if importer == f"penstock.{mine[0]}" and target.startswith(OPEN):
         return None
     return None if public else f"imports {target}, past the room's __init__"
 
@@ -53,7 +53,7 @@ def test_each_upward_import_of_the_list_is_still_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "target", "allowed"),
+    ("importer", "target", "allowed"),
     [
         ("penstock.engine.engine", "penstock.cache", True),
         ("penstock.engine.engine", "penstock.engine.calls.envelopes", True),
@@ -69,8 +69,8 @@ def test_each_upward_import_of_the_list_is_still_there() -> None:
         ("penstock", "penstock.engine.engine", False),
     ],
 )
-def test_the_rule_of_imports_sees(here: str, target: str, allowed: bool) -> None:
-    assert (wrong_import(here, target) is None) is allowed
+def test_the_rule_of_imports_sees(importer: str, target: str, allowed: bool) -> None:
+    assert (wrong_import(importer, target) is None) is allowed
 
 
 def test_a_name_that_a_room_offers_is_no_module() -> None:
@@ -83,8 +83,8 @@ def test_a_name_that_a_room_offers_is_no_module() -> None:
 def cycles(edges: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
     """Return the groups of names that reach each other."""
     after: dict[str, set[str]] = defaultdict(set)
-    for here, there in edges:
-        after[here].add(there)
+    for importer, reachable in edges:
+        after[importer].add(reachable)
 
     def reach(start: str) -> set[str]:
         seen, left = set(), [start]
@@ -95,7 +95,7 @@ def cycles(edges: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
         return seen
 
     reached = {name: reach(name) for name in list(after)}
-    loops = {name: frozenset(o for o in there if name in reached.get(o, ())) for name, there in reached.items()}
+    loops = {name: frozenset(o for o in reachable if name in reached.get(o, ())) for name, reachable in reached.items()}
     return {loop for name, loop in loops.items() if len(loop) > 1}
 
 
@@ -107,16 +107,16 @@ def room_edges() -> set[tuple[str, str]]:
     """Return the imports between modules of one room, with those for types alone; other rooms are below or above."""
     modules = {module_name(path) for path in files(".py", under=PACKAGE) if path.name != "__init__.py"}
     return {
-        (here, target)
+        (importer, target)
         for path in files(".py", under=PACKAGE)
-        if (here := module_name(path)) in modules
+        if (importer := module_name(path)) in modules
         for target, _ in imports(path)
-        if target in modules and here.split(".")[1] == target.split(".")[1]
+        if target in modules and importer.split(".")[1] == target.split(".")[1]
     }
 
 
 def test_packages_of_a_room_have_no_cycle_but_those_of_the_list() -> None:
-    edges = {(here.rpartition(".")[0], target.rpartition(".")[0]) for here, target in room_edges()}
+    edges = {(importer.rpartition(".")[0], target.rpartition(".")[0]) for importer, target in room_edges()}
     assert cycles(edges) == set(CYCLES)
 
 

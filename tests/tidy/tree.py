@@ -42,12 +42,12 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
     under TYPE_CHECKING count too.
     """
     modules = _modules()
-    here = module_name(path).split(".")
+    importer = module_name(path).split(".")
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "penstock")
         elif isinstance(node, ast.ImportFrom):
-            package = here if path.name == "__init__.py" else here[:-1]
+            package = importer if path.name == "__init__.py" else importer[:-1]
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             if source.split(".")[0] == "penstock":

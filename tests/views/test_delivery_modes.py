@@ -11,10 +11,10 @@ from penstock.views import DeliveryMode
 
 
 def test_views_with_early_delivery_store_contributions() -> None:
-    told = [ps.App("shop").table("users", key="id") for _ in range(3)]
-    plain = told[0].view("names", key="name", reduce=ps.count())
-    kept = told[1].view("names", key="name", reduce=ps.count(), sources=True)
-    weak = told[2].view("names", key="name", reduce=ps.count(), production="weak")
+    tables = [ps.App("shop").table("users", key="id") for _ in range(3)]
+    plain = tables[0].view("names", key="name", reduce=ps.count())
+    kept = tables[1].view("names", key="name", reduce=ps.count(), sources=True)
+    weak = tables[2].view("names", key="name", reduce=ps.count(), production="weak")
     assert plain.production is DeliveryMode.STRONG
     assert (weak.production, weak.sources) == (DeliveryMode.WEAK, True)
     assert weak.describe() == kept.describe() != plain.describe()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cache.errors import PenstockError, StoreInUse
 from penstock.cache.files.writer_lock import WriterLock, writer_name, writer_pid
-from tests.cache.processes import heard, in_fork, process, told
+from tests.cache.processes import heard, in_fork, process, send_line
 
 TAKE = """
 from penstock.cache.files.writer_lock import WriterLock
@@ -27,7 +27,7 @@ def test_the_error_names_the_process_that_writes(store_path: Path) -> None:
         assert caught.value.path == str(store_path)
         assert f"process {other.pid} on {socket.gethostname()} since 2" in caught.value.holder
         assert caught.value.holder.endswith("(-c)")
-        told(other)
+        send_line(other)
         assert heard(other) == "closed"
         WriterLock(store_path).close()
 
@@ -81,7 +81,7 @@ os.close(out); wait(); os._exit(0)
 """
     with process(code, store_path) as parent:
         assert heard(parent) == "forked"
-        told(parent)
+        send_line(parent)
         parent.wait()
         WriterLock(store_path).close()
 

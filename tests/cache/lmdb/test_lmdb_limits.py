@@ -17,7 +17,7 @@ from penstock.cache.errors import Closed, PenstockError, StoreFull
 from penstock.cache.lmdb import lmdb_environment
 from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.store.protocol import Store
-from tests.cache.processes import heard, process, told
+from tests.cache.processes import heard, process, send_line
 
 SMALL = 1 << 18
 FULL = "(File too large|No space left on device|Input/output error, its disk is full.*)"
@@ -170,7 +170,7 @@ with store.read() as snap: say([snap.count("rows"), len(dict(snap.scan("rows")))
         with process(code, store_path) as other:
             assert heard(other) == "100"
             fill(store)
-            told(other)
+            send_line(other)
             assert "outgrown this map: this thread has a snapshot open; close it first" in heard(other)
             assert heard(other) == "[1000, 1000]"
 

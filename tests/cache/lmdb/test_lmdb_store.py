@@ -23,7 +23,7 @@ from penstock.cache.lmdb.lmdb_environment import Environment, Opening
 from penstock.cache.lmdb.lmdb_errors import translated
 from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.store.protocol import Store
-from tests.cache.processes import heard, in_fork, process, told
+from tests.cache.processes import heard, in_fork, process, send_line
 
 
 @pytest.fixture
@@ -109,11 +109,11 @@ while wait():
         for value in (b"1", b"2"):
             put(store, "late", k=value)
             put(store, f"other{value.decode()}", k=b"x")
-            told(other)
+            send_line(other)
             assert heard(other) == f"[0, [None], [{value!r}]]"
         with store.write() as txn:
             txn.clear("late")
-        told(other)
+        send_line(other)
         assert heard(other) == "[0, [None], [None]]"
 
 
@@ -125,11 +125,11 @@ with store.read() as snap:
     while wait(): say(dict(snap.scan("rows")))
 """
     with process(code, store_path) as other:
-        told(other)
+        send_line(other)
         assert heard(other) == "{b'Joe': b'1'}"
         for n in range(50):
             put(store, "rows", Joe=b"%d" % n, **{f"k{n}": b"x" * 3000})
-        told(other)
+        send_line(other)
         assert heard(other) == "{b'Joe': b'1'}"
 
 

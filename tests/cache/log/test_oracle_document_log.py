@@ -100,13 +100,13 @@ class LogMachine(RuleBasedStateMachine):
         assert (log.keys.state[slots] & LOADED != 0).all()
         return slots
 
-    def told(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> Documents:
+    def send_line(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> Documents:
         """Return the newest lines of these keys in the log, without deletions that leave no line."""
         slots = self.resolved(log, reader, keys)
         state = log.keys.state[slots]
-        here = np.flatnonzero(state & (PRESENT | (GONE if log.tombstones else 0)))
-        lines = log.lines(reader, slots[here])
-        return {keys[i]: line for i, line in zip(here.tolist(), lines, strict=True)}
+        found_at = np.flatnonzero(state & (PRESENT | (GONE if log.tombstones else 0)))
+        lines = log.lines(reader, slots[found_at])
+        return {keys[i]: line for i, line in zip(found_at.tolist(), lines, strict=True)}
 
     @rule(
         changes=st.dictionaries(st.sampled_from(KEYS), st.booleans(), min_size=1, max_size=20),
@@ -212,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True))
     def look(self, keys: list[Any]) -> None:
         with self.store.read() as snap:
-            assert self.told(self.log, snap, keys) == {k: self.known[k] for k in keys if k in self.known}
+            assert self.send_line(self.log, snap, keys) == {k: self.known[k] for k in keys if k in self.known}
 
     @rule(target=snapshots)
     def hold(self) -> Any:
@@ -245,7 +245,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (again.mark.present, again.mark.tombstones) == self.tally(self.known)
         assert again.mark == self.log.mark
         with self.store.read() as snap:
-            assert self.told(again, snap, KEYS) == self.known
+            assert self.send_line(again, snap, KEYS) == self.known
             tails = self.tails if self.version % 2 else Tails()  # only every second reader shares them
             reader = TableReader(self.table, TABLE, SEED, lambda: snap, tails, frozenset)
             self.read_through(reader, self.known)

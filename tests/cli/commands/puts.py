@@ -75,11 +75,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(asked.folder or folder)
         failed, begun = ran(asked)
-        there = in_store()
+        stored = in_store()
         os.chdir("/")
-    print(f"{begun} of {asked.processes} processes put; {len(failed)} failed; {len(there)} documents are in the store")
+    print(f"{begun} of {asked.processes} processes put; {len(failed)} failed; {len(stored)} documents are in the store")
     print(json.dumps(failed))
-    return 1 if failed or there != list(range(begun)) else 0
+    return 1 if failed or stored != list(range(begun)) else 0
 
 
 def ran(asked: argparse.Namespace) -> tuple[dict[int, str], int]:

@@ -92,16 +92,16 @@ def test_compacting_says_what_it_gives_back(filled: Path, run: Run) -> None:
 
 def test_while_others_have_it_open_the_file_stays(filled: Path, run: Run) -> None:
     grow()
-    kept = r"file: \d\.\d MB, of which \d\.\d MB are free for later writes; to shrink it, compact while no other .*"
+    pattern = r"file: \d\.\d MB, of which \d\.\d MB are free for later writes; to shrink it, compact while no other .*"
     with ps.open(load_app("app.py"), STORE, readonly=True) as engine:
-        assert re.fullmatch(kept, run("compact").stdout.splitlines()[2])
+        assert re.fullmatch(pattern, run("compact").stdout.splitlines()[2])
         engine.digest()
     grow()
     with ps.open(load_app("app.py"), STORE) as engine:
         before = engine.digest()
         done = run("compact", "-v")
         assert f"handed over to process {os.getpid()}" in done.stderr
-        assert re.fullmatch(kept, done.stdout.splitlines()[2])
+        assert re.fullmatch(pattern, done.stdout.splitlines()[2])
         assert engine.digest() == before
 
 
@@ -242,15 +242,15 @@ def test_no_permission(name: str, filled: Path, run: Run) -> None:
     (filled / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
     commands = {**WRITING, "snapshot": ["snapshot", "copy"], "restore": ["restore", "backup", "--force"]}
     with tempfile.TemporaryDirectory() as where:  # one that others can reach
-        there = Path(where) / "filled"
-        shutil.copytree(filled, there)
-        os.chmod(there / "backup" / "data.mdb", 0o644)
-        for folder in (where, there, there / "backup"):
+        place = Path(where) / "filled"
+        shutil.copytree(filled, place)
+        os.chmod(place / "backup" / "data.mdb", 0o644)
+        for folder in (where, place, place / "backup"):
             os.chmod(folder, 0o555)
-        with process(_NOBODY, there, *commands[name]) as child:
+        with process(_NOBODY, place, *commands[name]) as child:
             said = heard(child)
             assert child.wait(PATIENCE) == 3, said
-        for folder in (where, there, there / "backup"):
+        for folder in (where, place, place / "backup"):
             os.chmod(folder, 0o755)
     assert re.match("penstock: .*[pP]ermission", said), said
     assert ";" in said

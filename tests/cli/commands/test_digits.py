@@ -61,10 +61,10 @@ COMMANDS = (
 )
 
 
-def test_no_command_stumbles(run: Run, here: Path) -> None:
-    (here / "app.py").write_text(APP)
-    (here / "docs.jsonl").write_text("\n".join(DOCS) + "\n")
-    (here / "docs.csv").write_text(f"id,g,v,ts\n7,a,{BIG},1\n{BIG},a,1,1\n8,{BIG},1,1\n")
+def test_no_command_stumbles(run: Run, workdir: Path) -> None:
+    (workdir / "app.py").write_text(APP)
+    (workdir / "docs.jsonl").write_text("\n".join(DOCS) + "\n")
+    (workdir / "docs.csv").write_text(f"id,g,v,ts\n7,a,{BIG},1\n{BIG},a,1,1\n8,{BIG},1,1\n")
     for doc in DOCS:
         run("put", "t", doc, code=None)
     got = run("query", "sums", "--format", "jsonl").stdout.splitlines()

@@ -138,8 +138,8 @@ by_hand = sales.view("by_hand", key="shop", value="price", reduce=longest)
 """
 
 
-def test_trees_and_indexes(here: Path, run: Run) -> None:
-    (here / "app.py").write_text(TREES)
+def test_trees_and_indexes(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(TREES)
     run("put", "sales", *(f'{{"id": {i}, "shop": "{"ab"[i > 1]}", "price": {i}}}' for i in range(5)))
     shown = run("explain").stdout.splitlines()
     assert shown[1].startswith("├─ best     by shop → max: max(price), top: top(price, n=2), n: count()")

@@ -96,10 +96,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def scene(template: Path, here: Path) -> Path:
+def scene(template: Path, workdir: Path) -> Path:
     """Return a copy of the template, as the current folder."""
-    shutil.copytree(template, here, dirs_exist_ok=True)
-    return here
+    shutil.copytree(template, workdir, dirs_exist_ok=True)
+    return workdir
 
 
 @contextmanager

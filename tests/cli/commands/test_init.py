@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
 
 
-def test_three_commands_from_nothing_to_a_maintained_view(here: Path, run: Run) -> None:
+def test_three_commands_from_nothing_to_a_maintained_view(workdir: Path, run: Run) -> None:
     said = run("init").stdout
     assert (
         said
@@ -29,25 +29,25 @@ def test_three_commands_from_nothing_to_a_maintained_view(here: Path, run: Run) 
     assert run("query", "daily", "--level", "1").stdout
 
 
-def test_init_in_a_folder_that_is_not_there(here: Path, run: Run) -> None:
+def test_init_in_a_folder_that_is_not_there(workdir: Path, run: Run) -> None:
     said = run("init", "my shop").stdout
     assert "  cd 'my shop'\n" in said
-    assert sorted(p.name for p in (here / "my shop").iterdir()) == ["app.py", "sample.jsonl"]
+    assert sorted(p.name for p in (workdir / "my shop").iterdir()) == ["app.py", "sample.jsonl"]
 
 
-def test_init_overwrites_nothing(here: Path, run: Run) -> None:
-    (here / "sample.jsonl").write_text("mine")
-    told = run("init", code=2).stderr
-    assert told == "penstock: sample.jsonl is there already; choose another folder: penstock init DIR\n"
-    assert not (here / "app.py").exists()
-    assert (here / "sample.jsonl").read_text() == "mine"
+def test_init_overwrites_nothing(workdir: Path, run: Run) -> None:
+    (workdir / "sample.jsonl").write_text("mine")
+    output = run("init", code=2).stderr
+    assert output == "penstock: sample.jsonl is there already; choose another folder: penstock init DIR\n"
+    assert not (workdir / "app.py").exists()
+    assert (workdir / "sample.jsonl").read_text() == "mine"
 
 
-def test_a_place_where_nothing_can_be_made_is_named(here: Path, run: Run) -> None:
-    (here / "file").write_text("")
-    told = run("init", "file/inner", code=3).stderr
-    assert told.startswith("penstock: file")
-    assert told.count("\n") == 1
+def test_a_place_where_nothing_can_be_made_is_named(workdir: Path, run: Run) -> None:
+    (workdir / "file").write_text("")
+    output = run("init", "file/inner", code=3).stderr
+    assert output.startswith("penstock: file")
+    assert output.count("\n") == 1
 
 
 def test_every_definition_of_the_app_has_a_comment_and_names_itself_by_a_literal() -> None:
@@ -65,7 +65,7 @@ def test_every_definition_of_the_app_has_a_comment_and_names_itself_by_a_literal
     assert max(map(len, lines)) <= 120
 
 
-def test_what_init_says_on_a_terminal(here: Path) -> None:
-    with Terminal("init", cwd=here) as terminal:
+def test_what_init_says_on_a_terminal(workdir: Path) -> None:
+    with Terminal("init", cwd=workdir) as terminal:
         assert terminal.end() == 0
     assert "penstock query revenue" in terminal.seen

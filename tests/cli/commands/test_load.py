@@ -287,11 +287,11 @@ def test_a_followed_file_is_loaded_as_it_grows(shop: Path) -> None:
     assert (follower.returncode, shown, errors) == (0, "a.jsonl: 8 applied, 11 equal\n", "")
 
 
-def until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def until(ready: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait until a command has done something, while it runs."""
     while process.poll() is None:
         try:
-            if there():
+            if ready():
                 return
         except ps.PenstockError:
             pass  # no store yet

@@ -111,16 +111,16 @@ def test_a_holder_does_the_rest(other: Path, run: Run) -> None:
     assert "was started with other definitions of its views" in said
 
 
-def test_a_helper_in_another_module(here: Path, run: Run) -> None:
+def test_a_helper_in_another_module(workdir: Path, run: Run) -> None:
     """Changes of its code count, and of its comments don't. Values that it reads count too, also of a third module."""
 
     def write(helper: str, limit: int = 5) -> None:
-        (here / "limits.py").write_text(f"LIMIT = {limit}\n")
-        (here / "cleaning.py").write_text(f"import limits\n\ndef clean(name):\n    return {helper}\n")
+        (workdir / "limits.py").write_text(f"LIMIT = {limit}\n")
+        (workdir / "cleaning.py").write_text(f"import limits\n\ndef clean(name):\n    return {helper}\n")
         for name in ("cleaning", "limits"):
             sys.modules.pop(name, None)
 
-    (here / "app.py").write_text(
+    (workdir / "app.py").write_text(
         "import penstock as ps\nimport cleaning\n"
         'app = ps.App("shop")\nusers = app.table("users", key="id")\n'
         "@users.view(reduce=ps.count())\n"

@@ -38,9 +38,9 @@ def initials(user):
 
 
 @pytest.fixture
-def store(here: Path, run: Run) -> Path:
-    (here / "app.py").write_text(APP)
-    (here / "users.jsonl").write_text(
+def store(workdir: Path, run: Run) -> Path:
+    (workdir / "app.py").write_text(APP)
+    (workdir / "users.jsonl").write_text(
         '{"id": 1, "name": "Sue", "ts": 1, "age": 4, "n": 2}\n'
         "nope\n"
         '{"id": 2, "name": "", "ts": 1, "age": "old"}\n'
@@ -48,7 +48,7 @@ def store(here: Path, run: Run) -> Path:
         '{"name": "Joe", "ts": 1}\n'
     )
     run("load", "users", "users.jsonl", code=1)
-    return here
+    return workdir
 
 
 def listed(run: Run, *args: str, code: int = 0) -> list[dict[str, object]]:

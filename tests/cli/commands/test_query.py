@@ -47,9 +47,9 @@ def test_a_group_that_is_not_there_is_1_and_says_how_it_was_read(filled: Path, r
     ],
 )
 def test_wrong_names_are_2_with_the_nearest_right_one(command: list[str], hint: str, filled: Path, run: Run) -> None:
-    told = run(*command, code=2).stderr
-    assert told.startswith("penstock: there is no ")
-    assert told.endswith(f"; {hint}\n")
+    output = run(*command, code=2).stderr
+    assert output.startswith("penstock: there is no ")
+    assert output.endswith(f"; {hint}\n")
 
 
 def test_query_ranges(filled: Path, run: Run) -> None:
@@ -193,8 +193,8 @@ def test_a_raw_document_is_as_it_came(shop: Path, run: Run) -> None:
 
 
 def test_a_document_that_is_not_there(filled: Path, run: Run) -> None:
-    told = run("doc", "users", "Sue", code=1).stderr
-    assert told == "penstock: table 'users' has no document \"Sue\"\n"
+    output = run("doc", "users", "Sue", code=1).stderr
+    assert output == "penstock: table 'users' has no document \"Sue\"\n"
     run("delete", "users", "1", "--ts", "7")
     assert run("doc", "users", "1", code=1).stderr.endswith(": it was deleted as of ts 7\n")
     assert "can't be a key" in run("doc", "users", "null", code=2).stderr

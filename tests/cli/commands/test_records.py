@@ -52,10 +52,10 @@ def test_what_a_view_cannot_take_is_said(shop: Path, run: Run) -> None:
     ],
 )
 def test_broken_json_writes_nothing(text: str, why: str, shop: Path, run: Run) -> None:
-    told = run("put", "users", USERS[0], text, code=2).stderr
-    assert told.startswith("penstock: argument 2 of 2 ")
-    assert why in told
-    assert told.count("\n") == 1
+    output = run("put", "users", USERS[0], text, code=2).stderr
+    assert output.startswith("penstock: argument 2 of 2 ")
+    assert why in output
+    assert output.count("\n") == 1
     assert not (shop / "penstock-state").exists()
 
 
@@ -66,15 +66,17 @@ def test_bytes_that_are_no_text_are_rejected(shop: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("command", [["put", "usres", "{}"], ["delete", "Users", "1"], ["post", '{"topic": "usrs"}']])
 def test_a_wrong_table_is_answered_by_the_nearest(command: list[str], shop: Path, run: Run) -> None:
-    told = run(*command, code=2).stderr
-    assert "there is no table named " in told
-    assert told.endswith("did you mean 'users'?\n")
+    output = run(*command, code=2).stderr
+    assert "there is no table named " in output
+    assert output.endswith("did you mean 'users'?\n")
     assert not (shop / "penstock-state").exists()
 
 
 def test_a_view_is_no_table(shop: Path, run: Run) -> None:
-    told = run("put", "namecount", "{}", code=2).stderr
-    assert told == ("penstock: there is no table named 'namecount'; it is a view, and this command asks for a table\n")
+    output = run("put", "namecount", "{}", code=2).stderr
+    assert output == (
+        "penstock: there is no table named 'namecount'; it is a view, and this command asks for a table\n"
+    )
 
 
 def test_delete(filled: Path, run: Run) -> None:
@@ -107,8 +109,8 @@ def test_post_takes_the_wire_form(filled: Path, run: Run) -> None:
     assert position() == 2
 
 
-def test_post_to_a_table_by_the_brokers_ts(here: Path, run: Run) -> None:
-    (here / "app.py").write_text(
+def test_post_to_a_table_by_the_brokers_ts(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(
         'import penstock as ps\napp = ps.App("a")\napp.table("users", key="id", ts="@kafka")\n'
     )
     run("post", '{"topic": "users(id)", "ts": 5, "id": 1}')
@@ -126,9 +128,9 @@ def test_post_to_a_table_by_the_brokers_ts(here: Path, run: Run) -> None:
     ],
 )
 def test_a_wire_form_that_names_no_table(wire: str, why: str, shop: Path, run: Run) -> None:
-    told = run("post", wire, code=2).stderr
-    assert why in told
-    assert told.count("\n") == 1
+    output = run("post", wire, code=2).stderr
+    assert why in output
+    assert output.count("\n") == 1
 
 
 def test_while_another_process_holds_the_store_the_work_is_handed_over(shop: Path, run: Run) -> None:

@@ -138,10 +138,10 @@ def test_check_needs_a_store(shop: Path, run: Run) -> None:
     ],
 )
 def test_what_is_wrongly_asked(command: list[str], why: str, filled: Path, run: Run) -> None:
-    told = run(*command, code=2 if why else None)
-    assert why in told.stderr
-    assert told.stderr.count("\n") == 1
-    assert told.exit_code in (2, 3)
+    output = run(*command, code=2 if why else None)
+    assert why in output.stderr
+    assert output.stderr.count("\n") == 1
+    assert output.exit_code in (2, 3)
 
 
 def test_while_another_process_holds_the_store(filled: Path, run: Run) -> None:

@@ -94,9 +94,9 @@ ODD: list[Any] = [
 
 
 @pytest.fixture
-def everything(here: Path) -> Path:
-    (here / "app.py").write_text(APP)
-    return here
+def everything(workdir: Path) -> Path:
+    (workdir / "app.py").write_text(APP)
+    return workdir
 
 
 def opened(store: str = "penstock-state", **options: Any) -> ps.Engine:

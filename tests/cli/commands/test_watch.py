@@ -138,11 +138,11 @@ def test_whoever_reads_may_leave(filled: Path) -> None:
 
 
 def test_a_position_that_is_gone_is_one_line(expired: Path, run: Run) -> None:
-    told = run("watch", "namecount", "--since", "1", code=3).stderr
+    output = run("watch", "namecount", "--since", "1", code=3).stderr
     with ps.open(load("app.py"), STORE, readonly=True) as engine, engine.snapshot() as snap:
         oldest = snap.state.followed
     assert oldest > 1
-    assert told == (
+    assert output == (
         f"penstock: the feed no longer has all changes since position 1; --since {oldest} goes back as far as it does, "
         "and `penstock query VIEW` shows what there is now\n"
     )
@@ -229,7 +229,7 @@ def test_long_values_are_cut_and_nothing_else(width: int) -> None:
 
 
 @pytest.fixture
-def engine(here: Path) -> Iterator[Engine]:
+def engine(workdir: Path) -> Iterator[Engine]:
     app = ps.App("shop")
     app.table("users", key="id").view("namecount", key="name", reduce=ps.count())
     app.table("marks", key="id").view("marked", key="mark", reduce=ps.count())
@@ -308,9 +308,9 @@ def test_groups_that_are_equal_in_python_have_their_own_history(filled: Path, ru
 
 
 def test_a_history_that_the_feed_no_longer_has(expired: Path, run: Run) -> None:
-    told = run("why", "namecount", "Sue", "--history", code=1).stderr
-    assert told.startswith("penstock: the feed has all changes since position ")
-    assert told.endswith(", and group \"Sue\" of view 'namecount' has not changed since then\n")
+    output = run("why", "namecount", "Sue", "--history", code=1).stderr
+    assert output.startswith("penstock: the feed has all changes since position ")
+    assert output.endswith(", and group \"Sue\" of view 'namecount' has not changed since then\n")
     nobody = run("why", "namecount", "Nobody", "--history", code=1).stderr
     assert nobody.endswith("does not exist, and did not since then\n")
 

@@ -55,8 +55,8 @@ def test_a_group_without_a_row_is_1(filled: Path, run: Run) -> None:
     assert "did you mean 'namecount'?" in run("why", "namecuont", "Joe", code=2).stderr
 
 
-def test_an_index_is_asked_by_what_documents_are_mapped_to(here: Path, run: Run) -> None:
-    (here / "app.py").write_text(
+def test_an_index_is_asked_by_what_documents_are_mapped_to(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(
         "import penstock as ps\n"
         "app = ps.App('shop')\n"
         "app.table('users', key='id').view('ages', key='name', value='age', reduce=None)\n"
@@ -78,8 +78,8 @@ def test_a_result_without_documents_says_so(filled: Path, run: Run) -> None:
         core = engine.store.core
         with core.store.write() as writer:
             writer.clear(f"log:{core.tables['users'].number}")
-    told = run("why", "namecount", "Joe", code=1).stderr
-    assert told == "penstock: view 'namecount' has a result for \"Joe\" and no document behind it\n"
+    output = run("why", "namecount", "Joe", code=1).stderr
+    assert output == "penstock: view 'namecount' has a result for \"Joe\" and no document behind it\n"
 
 
 def test_on_a_terminal_it_is_a_table_and_a_scan_shows_how_far_it_is(filled: Path, run: Run) -> None:

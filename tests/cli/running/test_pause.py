@@ -64,8 +64,8 @@ def test_a_pause_is_of_whole_processes(shop: Path, run: Run) -> None:
             lambda: states() == {**dict.fromkeys(("a.jsonl", "b.jsonl", "c.jsonl"), "reading"), "d.jsonl": "ended"},
             child,
         )
-        told = rows(run("pause", f"users=file:{shop}/a.jsonl"))
-        assert {(one["source"][-7:], one["process"], one["state"]) for one in told} == {
+        output = rows(run("pause", f"users=file:{shop}/a.jsonl"))
+        assert {(one["source"][-7:], one["process"], one["state"]) for one in output} == {
             ("a.jsonl", child.pid, "paused"),
             ("b.jsonl", child.pid, "paused"),
         }
@@ -115,8 +115,8 @@ def test_what_was_typed_wrong(shop: Path, run: Run) -> None:
     with running(A, cwd=shop) as child:
         until(has_users(1), child)
         until(lambda: states() == {"a.jsonl": "reading"}, child)
-        told = run("resume", "users", code=1).stderr
-        assert told.startswith(f"penstock: no process reads users into the store at {STORE}; sources that are read: ")
-        assert told.endswith(f": users=file:{shop}/a.jsonl\n")
+        output = run("resume", "users", code=1).stderr
+        assert output.startswith(f"penstock: no process reads users into the store at {STORE}; sources that are read: ")
+        assert output.endswith(f": users=file:{shop}/a.jsonl\n")
         assert completed("pause", "users=") == [f"users=file:{shop}/a.jsonl"]
         assert completed("resume", "orders") == []

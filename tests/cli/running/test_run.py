@@ -33,10 +33,10 @@ def waits(user):
 
 
 @pytest.fixture
-def slow(here: Path) -> Path:
+def slow(workdir: Path) -> Path:
     """Return an app whose map can block the holder of the store."""
-    (here / "app.py").write_text(APP + SLOW)
-    return here
+    (workdir / "app.py").write_text(APP + SLOW)
+    return workdir
 
 
 # -- sources

@@ -88,10 +88,10 @@ def test_a_file_has_the_views_of_all_partitions_when_the_sources_have_ended(shop
     assert latest("lengths.jsonl") == rows("by_length") == {1: 300}
     assert (shop / "lengths.jsonl").stat().st_size > before
     run("repartition", "--to", "1")
-    told = run(*command, code=3).stderr.splitlines()[-1]
-    assert told.startswith("penstock: namecount=out.jsonl has all changes up to position [")
-    assert "], and the store was repartitioned since, so its feed begins at position " in told
-    assert told.endswith("; name an empty sink, which is given all rows first")
+    output = run(*command, code=3).stderr.splitlines()[-1]
+    assert output.startswith("penstock: namecount=out.jsonl has all changes up to position [")
+    assert "], and the store was repartitioned since, so its feed begins at position " in output
+    assert output.endswith("; name an empty sink, which is given all rows first")
 
 
 def test_a_second_process_waits_for_the_sink_and_goes_on_where_the_first_was_killed(shop: Path) -> None:
@@ -199,11 +199,11 @@ def test_a_sink_that_the_feed_no_longer_reaches(shop: Path, run: Run, monkeypatc
     with ps.open(load("app.py"), STORE, changes=1) as engine:
         for i in range(5):
             engine.put("users", {"id": 9, "name": f"Ada {i}", "ts": 20 + i})
-    told = run(*command, code=3).stderr.splitlines()[-1]
-    assert told.startswith(
+    output = run(*command, code=3).stderr.splitlines()[-1]
+    assert output.startswith(
         "penstock: namecount=out.jsonl has all changes up to position 1, and the feed reaches back to "
     )
-    assert told.endswith(" only; name an empty sink, which is given all rows first")
+    assert output.endswith(" only; name an empty sink, which is given all rows first")
     assert (shop / "out.jsonl").read_bytes() == before
     run(*command[:-1], "namecount=other.jsonl")
     assert latest("other.jsonl") == rows()
@@ -215,8 +215,8 @@ def test_a_sink_of_another_store(shop: Path, run: Run) -> None:
     run(*command)
     run("put", "users", user(2, "Joe"))
     run(*command)
-    told = run(*command, "--store", "other", code=3).stderr.splitlines()[-1]
-    assert told.startswith(
+    output = run(*command, "--store", "other", code=3).stderr.splitlines()[-1]
+    assert output.startswith(
         "penstock: namecount=out.jsonl has all changes up to position 2, and the store is at position"
     )
 

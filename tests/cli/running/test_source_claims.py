@@ -34,7 +34,7 @@ sys.stdin.read()
 """
 
 
-class Here:
+class Processes:
     """A store's folder, and the clock of its readers."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,12 +65,12 @@ def other(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def who_ends_leaves_its_place(folder: Path) -> None:
-    here = Here(folder)
-    first, second, third = (here.member() for _ in range(3))
+    workdir = Processes(folder)
+    first, second, third = (workdir.member() for _ in range(3))
     assert [one.place() for one in (first, second, third)] == [(0, 3), (1, 3), (2, 3)]
     first.release()
     assert [one.place() for one in (second, third)] == [(0, 2), (1, 2)]
-    again = here.member()
+    again = workdir.member()
     assert [one.place() for one in (again, second, third)] == [(0, 3), (1, 3), (2, 3)]
     second.end("ended")
     assert [one.place() for one in (again, third)] == [(0, 2), (1, 2)]
@@ -80,28 +80,28 @@ def who_ends_leaves_its_place(folder: Path) -> None:
 
 
 def who_has_not_begun_has_no_place_yet(folder: Path) -> None:
-    here = Here(folder)
-    first, second = here.member(), here.member(says=False)
+    workdir = Processes(folder)
+    first, second = workdir.member(), workdir.member(says=False)
     assert (first.place(), second.place()) == ((0, 1), (1, 2))
     second.say("reading", None, 0)
     assert first.place() == (0, 2)
 
 
 def who_is_silent_has_no_place_until_it_speaks(folder: Path) -> None:
-    here = Here(folder)
-    first, second = here.member(), here.member()
-    here.now += SESSION - 1
+    workdir = Processes(folder)
+    first, second = workdir.member(), workdir.member()
+    workdir.now += SESSION - 1
     second.say("reading", None, 0)
     assert [one.place() for one in (first, second)] == [(0, 2), (1, 2)]
-    here.now += 1
+    workdir.now += 1
     assert [one.place() for one in (first, second)] == [(0, 2), (0, 1)], "it counts itself as ever"
     first.say("reading", None, 0)
     assert [one.place() for one in (first, second)] == [(0, 2), (1, 2)]
-    here.now += SESSION
+    workdir.now += SESSION
     second.beat()
     assert [one.place() for one in (first, second)] == [(0, 2), (0, 1)]
     second.end("ended")
-    here.now += 1
+    workdir.now += 1
     second.beat()
     assert first.place() == (0, 1)
 
@@ -177,7 +177,7 @@ def _search(folder: Path) -> None:
 
 
 def test_the_end_of_a_longer_word_is_no_part_of_what_is_said(tmp_path: Path) -> None:
-    own = Here(tmp_path).member()
+    own = Processes(tmp_path).member()
     (file,) = (tmp_path / "reading").glob("*-0")
     with file.open("a") as after:
         after.write('ng", "lag": 12}')
@@ -186,8 +186,8 @@ def test_the_end_of_a_longer_word_is_no_part_of_what_is_said(tmp_path: Path) -> 
 
 
 def test_a_claim_is_one_process_s_or_one_group_s(tmp_path: Path) -> None:
-    here = Here(tmp_path)
-    first, second = here.member(), here.member()
+    workdir = Processes(tmp_path)
+    first, second = workdir.member(), workdir.member()
     assert MemberClaim(str(tmp_path), SOURCE, "other").take() == "group g"
     assert Claim(str(tmp_path), SOURCE).take() == "group g"
     first.release()

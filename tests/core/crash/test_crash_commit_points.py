@@ -109,15 +109,15 @@ class Course:
 def test_every_commit_is_survived(whole: Run, store_path: Path) -> None:
     course, came_to = Course(), set()
     with points.unsynced():
-        for image, here in whole.images().items():
+        for image, passed in whole.images().items():
             shutil.rmtree(store_path, ignore_errors=True)
             if image:
                 os.makedirs(store_path)
                 shutil.copyfile(whole.folder / image, store_path / points.FILE)
             try:
-                came_to.add(course.check_store(store_path, max(point.done for point in here)))
+                came_to.add(course.check_store(store_path, max(point.done for point in passed)))
             except BaseException as error:
-                error.add_note(f"killed at {' or '.join(f'{p.side} commit {p.point}, {p.kind}' for p in here)}")
+                error.add_note(f"killed at {' or '.join(f'{p.side} commit {p.point}, {p.kind}' for p in passed)}")
                 raise
     assert came_to == set(range(BATCHES + 1)), "every batch was in flight at some kill"
 

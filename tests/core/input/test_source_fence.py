@@ -91,11 +91,11 @@ def test_a_source_begins_once(engine: ps.Engine) -> None:
 def test_offsets_of_two_topics_of_one_name_never_meet(engine: ps.Engine) -> None:
     give(engine, pin(None, 0))
     give(engine, batch(0, range(4), "old"))
-    kept = batch(4, range(4, 8), "old")
+    stale = batch(4, range(4, 8), "old")
     give(engine, pin(Remembered(4, OLD), 0, NEW))
     give(engine, batch(0, range(4, 8), "new", NEW))
     with pytest.raises(SourceMoved):
-        give(engine, kept)
+        give(engine, stale)
     assert (names(engine), stands(engine)) == ({"old": 4, "new": 4}, Remembered(4, NEW))
 
 

@@ -71,11 +71,11 @@ def check(snap: ps.Snapshot, views: list[str]) -> None:
                 continue
             assert (stored.document is None) == (key not in snap.table(table))
             assert stored.document == snap.table(table).get(key)
-            for told in stored.told:
-                held[told.view] += told.held is not None
-                for group, value in told.pairs:
-                    n[told.view][encode_key(group)] += 1
-                    if told.view == "sums":
+            for state in stored.told:
+                held[state.view] += state.held is not None
+                for group, value in state.pairs:
+                    n[state.view][encode_key(group)] += 1
+                    if state.view == "sums":
                         assert set(value) == {"x", "y"}
     for view in views:
         weight = snap.weight(view, hot=3)

@@ -70,9 +70,9 @@ def run(history: list[list[Doc]]) -> None:
     engine, core = open_on(app(), LastingStore())
     for batch in history:
         engine.put_many("docs", batch)
-    told = in_columns(engine)
-    assert told == one_by_one(core)
-    assert [(c.position, c.view, c.group, c.old, c.new) for c in engine.changes()] == [own[:5] for own in told]
+    shown_changes = in_columns(engine)
+    assert shown_changes == one_by_one(core)
+    assert [(c.position, c.view, c.group, c.old, c.new) for c in engine.changes()] == [own[:5] for own in shown_changes]
 
 
 @settings(max_examples=60)

@@ -56,7 +56,7 @@ def variants() -> Iterator[View]:
 WORLD = World(RICH.tables, tuple(variants()))
 
 
-class Told:
+class ProgressSteps:
     """The progress reports of a scan."""
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class Behind:
 
     def __init__(self, model: Model) -> None:
         self.views = model.views
-        self.held = {name: set(told.held) for name, told in model.told.items()}
+        self.held = {name: set(recorded.held) for name, recorded in model.told.items()}
         self.rows = {name: dict(rows) for name, rows in model.rows.items()}
         self.stamps: dict[str, dict[Any, Any]] = {}
         self.groups: dict[str, dict[Any, tuple[Any, list[Given]]]] = {}
-        for name, told in model.told.items():
-            found = grouped(told.said)
+        for name, recorded in model.told.items():
+            found = grouped(recorded.said)
             self.groups[name] = {
                 at: (group, sorted(given, key=lambda one: (one.where, one.number)))
                 for at, (group, given) in found.items()
@@ -89,16 +89,16 @@ class Behind:
             absent = [group for group in ("nobody", (1, 2)) if rank(group) not in self.groups[name]]
             asked = [group for group, _ in wanted] + absent
             choose.shuffle(asked)
-            told = Told()
-            found = snap.view(name).why_many(asked, progress=told)
+            recorded = ProgressSteps()
+            found = snap.view(name).why_many(asked, progress=recorded)
             by_group = dict(zip(map(rank, asked), found, strict=True))
             for group in absent:
                 assert by_group[rank(group)] == []
             for group, given in wanted:
                 self._contributions(name, group, given, by_group[rank(group)])
                 self._folds(name, group, given, by_group[rank(group)])
-            assert told.steps == sorted(told.steps)
-            assert not told.steps or told.steps[-1][0] == told.steps[-1][1]
+            assert recorded.steps == sorted(recorded.steps)
+            assert not recorded.steps or recorded.steps[-1][0] == recorded.steps[-1][1]
             if wanted:
                 group = choose.choice(wanted)[0]
                 assert identities(snap.view(name).why(group)) == identities(by_group[rank(group)])
@@ -218,13 +218,13 @@ def test_what_is_behind_every_result(batches: list[list[tuple[Table, Any, Any]]]
         stack.enter_context(small_trees())
         model = WORLD.model()
         engine = stack.enter_context(ps.open(WORLD.app(), None, limits=TINY))
-        kept: list[tuple[ps.Snapshot, Behind]] = []
+        snapshots: list[tuple[ps.Snapshot, Behind]] = []
         for batch in batches:
             put(engine, model, batch)
-            kept.append((stack.enter_context(engine.snapshot()), Behind(model)))
+            snapshots.append((stack.enter_context(engine.snapshot()), Behind(model)))
             if choose.random() < 0.3:
-                kept[-1][1].check(kept[-1][0], choose)
-        for snap, behind in kept[-2:]:
+                snapshots[-1][1].check(snapshots[-1][0], choose)
+        for snap, behind in snapshots[-2:]:
             behind.check(snap, choose)
 
 

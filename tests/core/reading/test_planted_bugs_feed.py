@@ -44,8 +44,8 @@ class Story:
         """Check that the feed leads from each remembered position to the current rows, or reports that it expired."""
         position, rows = self.now()
         oldest = self.core.state.followed
-        told = [plain(change) for change in self.engine.changes()]
-        assert all(oldest < at <= position for *_, at in told)
+        shown_changes = [plain(change) for change in self.engine.changes()]
+        assert all(oldest < at <= position for *_, at in shown_changes)
         for since, before in self.marks:
             if since < oldest:
                 with pytest.raises(ps.PositionExpired):

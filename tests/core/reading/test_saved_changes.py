@@ -118,7 +118,7 @@ class History:
         assert self.engine.snapshot().saved == self.engine.snapshot().position
 
 
-def told(seed: int, steps: int = 40) -> int:
+def cut_puts(seed: int, steps: int = 40) -> int:
     """Run one history. Return the number of puts that were cut off."""
     with placed(), ps.open(shop(), None, partitions=PARTS) as engine:
         history = History(engine, Random(seed))
@@ -130,7 +130,7 @@ def told(seed: int, steps: int = 40) -> int:
 
 
 def test_readers_get_saved_changes_alone() -> None:
-    assert sum(told(seed) for seed in range(8)) > 20, "puts must be cut off"
+    assert sum(cut_puts(seed) for seed in range(8)) > 20, "puts must be cut off"
 
 
 @contextmanager
@@ -336,4 +336,4 @@ def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monke
 def many(seeds: int) -> None:
     """Run this number of histories."""
     for seed in range(seeds):
-        told(seed)
+        cut_puts(seed)

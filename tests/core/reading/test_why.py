@@ -90,15 +90,15 @@ def test_groups_without_a_row_have_none_and_no_group_is_refused(engine: ps.Engin
 def test_several_groups_come_in_their_order_by_one_scan(engine: ps.Engine) -> None:
     engine.put_many("orders", [order(i, name=("Sue", "Joe")[i % 2]) for i in range(10)])
     engine.put_many("orders", [order(i, name="Sam", ts=2) for i in range(0, 10, 5)])
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     with engine.snapshot() as snap:
         asked = ["Joe", "Bob", "Sue", "Joe", "Sam"]
-        found = snap.view("n").why_many(asked, progress=lambda done, total: told.append((done, total)))
+        found = snap.view("n").why_many(asked, progress=lambda done, total: steps.append((done, total)))
         assert [[one.key for one in own] for own in found] == [[1, 3, 7, 9], [], [2, 4, 6, 8], [1, 3, 7, 9], [0, 5]]
-        assert told == [(12, 12)]
-        told.clear()
-        snap.view("kept").why("Joe", progress=lambda done, total: told.append((done, total)))
-        assert told == []
+        assert steps == [(12, 12)]
+        steps.clear()
+        snap.view("kept").why("Joe", progress=lambda done, total: steps.append((done, total)))
+        assert steps == []
 
 
 def test_what_is_held_counts_as_it_was_told_last(engine: ps.Engine) -> None:

@@ -29,7 +29,7 @@ KEYS = 40
 LIMITS = Limits(fold_least=4, fold_most=8, fold_buckets=2, space=3.0, entries=50, segment=4)
 
 
-def told(doc: dict[str, Any]) -> Iterator[Any]:
+def emitting(doc: dict[str, Any]) -> Iterator[Any]:
     """Yield a value from a function. Compaction must move it with its line."""
     yield doc["g"], doc.get("v")
 
@@ -37,7 +37,7 @@ def told(doc: dict[str, Any]) -> Iterator[Any]:
 def _views(table: str) -> list[View]:
     return [
         View(f"{table}-by-g", source=table, key="g", reduce=Count()),
-        View(f"{table}-told", source=table, fn=told, reduce=Count()),
+        View(f"{table}-told", source=table, fn=emitting, reduce=Count()),
     ]
 
 

@@ -65,9 +65,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def live_at(path: Path, parts: int = PARTS, processes: bool = False) -> Any:
+def live_at(path: Path, partitioned: int = PARTS, processes: bool = False) -> Any:
     """Return a live store with documents from before a refill."""
-    live: Any = ps.open(shop(), path, partitions=parts, processes=processes)
+    live: Any = ps.open(shop(), path, partitions=partitioned, processes=processes)
     live.put_many("users", docs(0, 20, "old"))
     live.put_many("orders", [{"id": 1, "amount": 7}])
     live.ingest([], source=SOURCE, resume=10)
@@ -137,25 +137,25 @@ def rows_of(seen: Any) -> dict[tuple[str, Any], Any]:
 def must_end(of: Cut, image: Image, path: Path, fresh: Path) -> None:
     """Check that the next opening has the new content if a partition switched. Otherwise run the refill again."""
     shutil.copytree(image.path, path)
-    with ps.open(shop(), path, processes=False) as parts:
-        assert isinstance(parts.store, PartitionedStore)
+    with ps.open(shop(), path, processes=False) as partitioned:
+        assert isinstance(partitioned.store, PartitionedStore)
         new = image.switched > 0
-        assert parts.digest() == of.digests[new]
-        assert everything(parts) == of.rows[new]
-        assert parts.check().ok
+        assert partitioned.digest() == of.digests[new]
+        assert everything(partitioned) == of.rows[new]
+        assert partitioned.check().ok
         if not new:
-            parts.refill(fresh)
-            assert parts.digest() == of.digests[1]
-        rows = followed(list(parts.changes(since=of.since)), rows_of(of.rows[0]))
+            partitioned.refill(fresh)
+            assert partitioned.digest() == of.digests[1]
+        rows = followed(list(partitioned.changes(since=of.since)), rows_of(of.rows[0]))
         assert rows == rows_of(of.rows[1])
-        parts.migrate()
-        for core in parts.store.reading.cores:
+        partitioned.migrate()
+        for core in partitioned.store.reading.cores:
             assert core.catalog.refill is None
             assert not core.catalog.trash
             assert strays(core) == []
-        parts.put("users", {"id": 7, "name": "again", "ts": 900})
-        parts.settle()
-        with parts.snapshot() as snap:
+        partitioned.put("users", {"id": 7, "name": "again", "ts": 900})
+        partitioned.settle()
+        with partitioned.snapshot() as snap:
             assert snap.view("names")["again"] == 1
 
 
@@ -186,8 +186,8 @@ def test_each_image_shows_one_content_and_the_next_opening_keeps_it(once: Cut, t
 def test_a_copy_of_an_image_is_finished_too(once: Cut, tmp_path: Path) -> None:
     image = next(image for image in once.images if image.switched == 1)
     copy_any(str(image.path), str(tmp_path / "copy"))
-    with ps.open(shop(), tmp_path / "copy", processes=False) as parts:
-        assert parts.digest() == once.digests[1]
+    with ps.open(shop(), tmp_path / "copy", processes=False) as partitioned:
+        assert partitioned.digest() == once.digests[1]
 
 
 STEPS = ("carry", "ready", "switch")

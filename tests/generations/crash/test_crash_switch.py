@@ -71,10 +71,10 @@ def migrated(folder: Path) -> Switched:
 
 def _migrated(folder: Path) -> Switched:
     path, images, done = folder / "s", list[Image](), 0
-    with ps.open(first(), path, partitions=PARTS, processes=False) as parts:
-        put(parts, DOCS)
-        parts.settle()
-        since, rows, digest = parts.status()["position"], shown(parts, OLD), parts.digest()
+    with ps.open(first(), path, partitions=PARTS, processes=False) as partitioned:
+        put(partitioned, DOCS)
+        partitioned.settle()
+        since, rows, digest = partitioned.status()["position"], shown(partitioned, OLD), partitioned.digest()
 
     def at(point: int, side: str, kind: str) -> None:
         nonlocal done
@@ -87,8 +87,8 @@ def _migrated(folder: Path) -> Switched:
         )
         images.append(Image(target, kind, done))
 
-    with Counted(at).counting(), ps.open(second(), path, processes=False) as parts:
-        parts.migrate()
+    with Counted(at).counting(), ps.open(second(), path, processes=False) as partitioned:
+        partitioned.migrate()
     return Switched(images, since, rows, digest, whole_of(DOCS))
 
 
@@ -109,10 +109,10 @@ def copied(path: Path, to: Path) -> Path:
     return to
 
 
-def catalogs(parts: ps.Engine) -> list[Catalog]:
+def catalogs(partitioned: ps.Engine) -> list[Catalog]:
     """Return the catalogs of all partitions."""
-    assert isinstance(parts.store, PartitionedStore)
-    return [core.catalog for core in parts.store.reading.cores]
+    assert isinstance(partitioned.store, PartitionedStore)
+    return [core.catalog for core in partitioned.store.reading.cores]
 
 
 def base(of: Switched) -> dict[tuple[str, Any], Any]:
@@ -140,17 +140,17 @@ def must_read(of: Switched, image: Image) -> Any:
 
 def must_end(of: Switched, image: Image, at: Any, path: Path) -> None:
     """Check that the next opening finishes the switch. A reader that follows from before or between misses nothing."""
-    with ps.open(second(), copied(image.path, path), processes=False) as parts:
-        parts.migrate()
-        assert parts.digest() == of.became
-        now = {(view, row[0]): row[1] for view, own in shown(parts, NEW).items() for row in own}
-        assert followed(parts.changes(since=of.since), base(of)) == now
+    with ps.open(second(), copied(image.path, path), processes=False) as partitioned:
+        partitioned.migrate()
+        assert partitioned.digest() == of.became
+        now = {(view, row[0]): row[1] for view, own in shown(partitioned, NEW).items() for row in own}
+        assert followed(partitioned.changes(since=of.since), base(of)) == now
         if image.switched < PARTS:
-            assert followed(parts.changes(since=at), base(of)) == now
-        put(parts, MORE)
-        parts.settle()
-        digest = parts.digest()
-        assert not any(catalog.unfinished or catalog.trash for catalog in catalogs(parts))
+            assert followed(partitioned.changes(since=at), base(of)) == now
+        put(partitioned, MORE)
+        partitioned.settle()
+        digest = partitioned.digest()
+        assert not any(catalog.unfinished or catalog.trash for catalog in catalogs(partitioned))
     assert digest == whole_of(DOCS + MORE)
 
 
@@ -164,13 +164,16 @@ def must_turn(of: Switched, image: Image, path: Path) -> None:
     """Check that an opening with another app finishes the switch first, and then begins to build for that app."""
     with pytest.MonkeyPatch.context() as m:
         m.setattr(PartitionedBuilding, "begin", lambda self: None)
-        with ps.open(first(), copied(image.path, path), processes=False) as parts, ps.open(second(), None) as whole:
+        with (
+            ps.open(first(), copied(image.path, path), processes=False) as partitioned,
+            ps.open(second(), None) as whole,
+        ):
             put(whole, DOCS)
-            assert not any(catalog.unfinished for catalog in catalogs(parts))
-            assert shown(parts, NEW) == shown(whole, NEW)
-            parts.migrate()
-            assert parts.digest() == of.digest
-            assert followed(parts.changes(since=of.since), base(of)) == base(of)
+            assert not any(catalog.unfinished for catalog in catalogs(partitioned))
+            assert shown(partitioned, NEW) == shown(whole, NEW)
+            partitioned.migrate()
+            assert partitioned.digest() == of.digest
+            assert followed(partitioned.changes(since=of.since), base(of)) == base(of)
 
 
 def test_another_app_than_the_one_that_was_switching_to(once: Switched, tmp_path: Path) -> None:
@@ -182,23 +185,23 @@ def test_another_app_than_the_one_that_was_switching_to(once: Switched, tmp_path
 def test_a_copy_of_an_image_is_finished_too(once: Switched, tmp_path: Path) -> None:
     image = next(image for image in once.images if image.switched == 1)
     copy_any(str(image.path), str(tmp_path / "copy"))
-    with ps.open(second(), tmp_path / "copy", processes=False) as parts:
-        parts.migrate()
-        assert parts.digest() == once.became
+    with ps.open(second(), tmp_path / "copy", processes=False) as partitioned:
+        partitioned.migrate()
+        assert partitioned.digest() == once.became
 
 
 def test_processes_finish_it(once: Switched, tmp_path: Path) -> None:
     image = next(image for image in once.images if image.switched == 1)
-    with ps.open(second(), copied(image.path, tmp_path / "s")) as parts:
-        parts.migrate()
-        assert parts.digest() == once.became
+    with ps.open(second(), copied(image.path, tmp_path / "s")) as partitioned:
+        partitioned.migrate()
+        assert partitioned.digest() == once.became
 
 
 def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ps.open(first(), tmp_path / "s", partitions=PARTS, processes=False) as parts:
-        put(parts, DOCS)
+    with ps.open(first(), tmp_path / "s", partitions=PARTS, processes=False) as partitioned:
+        put(partitioned, DOCS)
     plain, left = generation_switch.switched, 1
 
     def fails(*args: Any, **named: Any) -> Any:
@@ -210,16 +213,16 @@ def test_a_switch_that_fails_at_one_partition_is_finished_before_the_next_batch(
 
     monkeypatch.setattr("penstock.generations.build.switched", fails)
     monkeypatch.setattr(PartitionedBuilding, "begin", lambda self: None)
-    with ps.open(second(), tmp_path / "s", processes=False) as parts:
+    with ps.open(second(), tmp_path / "s", processes=False) as partitioned:
         left = 2
         with pytest.raises(ps.StoreFull):
-            parts.migrate()
-        was = parts.status()["position"]
-        assert list(parts.changes(since=was)) == []
-        put(parts, MORE)
-        parts.settle()
-        assert parts.digest() == whole_of(DOCS + MORE)
-        assert {change.view for change in parts.changes(since=was)} >= {"sums", "fresh"}
+            partitioned.migrate()
+        was = partitioned.status()["position"]
+        assert list(partitioned.changes(since=was)) == []
+        put(partitioned, MORE)
+        partitioned.settle()
+        assert partitioned.digest() == whole_of(DOCS + MORE)
+        assert {change.view for change in partitioned.changes(since=was)} >= {"sums", "fresh"}
 
 
 # -- planted bugs

@@ -63,7 +63,7 @@ def shown(items: Items) -> list[Any]:
     return [items.node.tolist(), items.at.tolist(), items.sources(), [repr(c.values()) for c in items.columns]]
 
 
-def told(grown: NewNodes) -> list[Any]:
+def described(grown: NewNodes) -> list[Any]:
     """Return a whole change as plain data."""
     inner = [grown.nodes, grown.items.tolist(), grown.was.tolist(), grown.depth]
     return [*inner, shown(grown.inline), shown(grown.before), [repr(c.values()) for c in grown.partials]]
@@ -83,4 +83,4 @@ def test_what_stays_inline_is_what_paths_and_levels_make(
     own = trie.change(lambda nodes: [None] * len(nodes), known, inline, new, gone)
     with patch.object(tries, "stays_inline", lambda *_: False):
         every = trie.change(lambda nodes: [None] * len(nodes), known, inline, new, gone)
-    assert told(own) == told(every)
+    assert described(own) == described(every)

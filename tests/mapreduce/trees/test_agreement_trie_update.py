@@ -26,7 +26,7 @@ from penstock.mapreduce.tries.partials import CellFolding, ValueTally
 from penstock.views import is_tree_cell
 from tests.harness.planting import Bug
 from tests.mapreduce.reducers.tree_shapes import values_of
-from tests.mapreduce.trees.test_agreement_inline_trie import items_of, told
+from tests.mapreduce.trees.test_agreement_inline_trie import described, items_of
 
 _REDUCERS = resolved([ps.max("v"), ps.bottom(2, "v"), ps.collect(3, "v")])
 _CELLS = [cell for reducer in _REDUCERS for cell in reducer.cells if is_tree_cell(cell)]
@@ -58,7 +58,7 @@ class _Same:
             few = self.trie.change(self._fetch, *given)
         with patch.object(tries, "FEW", -1):
             all_ = self.trie.change(self._fetch, *given)
-        assert told(few) == told(all_)
+        assert described(few) == described(all_)
         self.nodes.update(few.nodes)
         self.items[places] = few.items
         for i, depth in few.depth.items():

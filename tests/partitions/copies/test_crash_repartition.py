@@ -41,13 +41,13 @@ def files(path: Path) -> set[str]:
     return set(os.listdir(path)) - {"owner", "lock.mdb"}
 
 
-def wanted(path: Path, parts: int) -> set[str]:
+def wanted(path: Path, partitions: int) -> set[str]:
     """Return the expected files."""
     layout = read_layout(str(path))
     if layout is None:
-        assert parts == 1
+        assert partitions == 1
         return {"data.mdb"}
-    assert len(layout.parts) == parts
+    assert len(layout.parts) == partitions
     return {"partitions", *(part.folder for part in layout.parts)}
 
 
@@ -64,14 +64,14 @@ def test_a_kill_leaves_the_store_as_it_was_or_as_it_is_to_be(before: int, to: in
     seen: list[int] = []
     for point in range(len(kinds)):
         copy = Path(f"{path}-{point}")
-        parts, found = stands(copy)
+        partitions, found = stands(copy)
         assert found == digest, f"killed before {said[point]}"
-        seen.append(parts)
+        seen.append(partitions)
         done = repartition(copy, to)
         assert done.after == to
         assert stands(copy) == (to, digest)
         assert files(copy) == wanted(copy, to), f"killed before {said[point]}"
-    assert seen == sorted(seen, key=lambda parts: parts == to), "it is the old one until it is the other one"
+    assert seen == sorted(seen, key=lambda partitions: partitions == to), "it is the old one until it is the other one"
     assert {before, to} == set(seen)
 
 

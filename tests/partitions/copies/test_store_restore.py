@@ -30,30 +30,30 @@ def quick() -> Iterator[None]:
         yield
 
 
-def parted(path: Path, parts: int, more: bool = False) -> str:
+def parted(path: Path, partitions: int, more: bool = False) -> str:
     """Make a store with this number of partitions; return its digest."""
     digest = filled(path)
     if more:
         with ps.open(TREES.app(), path, listen=False) as engine:
             engine.put_many("users", MORE)
             digest = engine.digest()
-    repartition(path, parts)
+    repartition(path, partitions)
     return digest
 
 
-def pair(folder: Path, copied: int, parts: int) -> tuple[Path, str, Path, str]:
+def pair(folder: Path, copied: int, partitions: int) -> tuple[Path, str, Path, str]:
     """Make a copy, and a store with other content, each with its digest."""
     digest = parted(folder / "of", copied)
     copy_any(str(folder / "of"), str(folder / "copy"))
-    return folder / "copy", digest, folder / "store", parted(folder / "store", parts, more=True)
+    return folder / "copy", digest, folder / "store", parted(folder / "store", partitions, more=True)
 
 
-@pytest.mark.parametrize(("copied", "parts"), [(2, 3), (3, 2), (2, 2), (1, 3), (3, 1)])
-def test_a_copy_takes_the_place_of_a_store(copied: int, parts: int, tmp_path: Path) -> None:
-    copy, digest, store, before = pair(tmp_path, copied, parts)
+@pytest.mark.parametrize(("copied", "partitions"), [(2, 3), (3, 2), (2, 2), (1, 3), (3, 1)])
+def test_a_copy_takes_the_place_of_a_store(copied: int, partitions: int, tmp_path: Path) -> None:
+    copy, digest, store, before = pair(tmp_path, copied, partitions)
     with pytest.raises(CopyFailed, match=r"there is a store with content; .*--force"):
         restore_any(str(copy), str(store))
-    assert stands(store) == (parts, before)
+    assert stands(store) == (partitions, before)
     done = restore_any(str(copy), str(store), force=True)
     assert stands(store) == (copied, digest)
     assert files(store) == wanted(store, copied)
@@ -107,9 +107,9 @@ def test_the_partition_of_another_store_in_a_copy(tmp_path: Path) -> None:
     assert stands(store) == (2, before)
 
 
-def at_each_point(folder: Path, copied: int, parts: int) -> None:
+def at_each_point(folder: Path, copied: int, partitions: int) -> None:
     """Kill before each change of a file or folder: the former or the new store remains, and a second run ends it."""
-    copy, digest, store, before = pair(folder, copied, parts)
+    copy, digest, store, before = pair(folder, copied, partitions)
     command = [sys.executable, "-m", "tests.partitions.copies.crash_repartition", str(store), str(copy), str(EVERY)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(said) > 10
@@ -117,7 +117,7 @@ def at_each_point(folder: Path, copied: int, parts: int) -> None:
     for point in range(len(said)):
         own = Path(f"{store}-{point}")
         found = stands(own)
-        assert found in ((parts, before), (copied, digest)), f"killed before {said[point]}"
+        assert found in ((partitions, before), (copied, digest)), f"killed before {said[point]}"
         seen.append(found[1])
         if point % 5 == 0:
             restore_any(str(copy), str(own), force=True)
@@ -127,9 +127,9 @@ def at_each_point(folder: Path, copied: int, parts: int) -> None:
     assert {before, digest} == set(seen)
 
 
-@pytest.mark.parametrize(("copied", "parts"), [(1, 2), (2, 1)])
-def test_a_kill_leaves_the_former_store_or_the_new_one(copied: int, parts: int, tmp_path: Path) -> None:
-    at_each_point(tmp_path, copied, parts)
+@pytest.mark.parametrize(("copied", "partitions"), [(1, 2), (2, 1)])
+def test_a_kill_leaves_the_former_store_or_the_new_one(copied: int, partitions: int, tmp_path: Path) -> None:
+    at_each_point(tmp_path, copied, partitions)
 
 
 def images(folder: Path) -> None:

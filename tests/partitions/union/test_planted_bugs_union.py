@@ -15,9 +15,9 @@ from tests.partitions.stores import placed
 from tests.partitions.union import test_union_repairs as trials
 
 
-def elsewhere(parts: Any) -> None:
+def elsewhere(partitioned: Any) -> None:
     """Repair a row in a partition that doesn't own its group."""
-    trials.test_a_row_that_lies_with_another_partition("counted", True, True, parts)
+    trials.test_a_row_that_lies_with_another_partition("counted", True, True, partitioned)
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,9 @@ def app() -> ps.App:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ps.Engine, ps.Engine]]:
     path = tmp_path_factory.mktemp("spanned") / "store"
-    spanned, plain = parted(app(), path, {"users": DOCS}, 3)
-    with spanned, plain:
-        yield spanned, plain
+    partitioned, plain = parted(app(), path, {"users": DOCS}, 3)
+    with partitioned, plain:
+        yield partitioned, plain
 
 
 def listed(rows: Any) -> list[tuple[bytes, Any, bool]]:
@@ -77,63 +77,69 @@ def listed(rows: Any) -> list[tuple[bytes, Any, bool]]:
 @settings(max_examples=60)
 @given(view=st.sampled_from(VIEWS), asked=bounds())
 def test_scans_come_in_the_order_of_groups(both: Any, view: str, asked: dict[str, Any]) -> None:
-    spanned, plain = both
-    with spanned.snapshot() as here, plain.snapshot() as there:
-        assert listed(here.view(view).items(**asked)) == listed(there.view(view).items(**asked))
+    partitioned, plain = both
+    with partitioned.snapshot() as union_snap, plain.snapshot() as plain_snap:
+        assert listed(union_snap.view(view).items(**asked)) == listed(plain_snap.view(view).items(**asked))
 
 
 @settings(max_examples=30)
 @given(view=st.sampled_from(["names", "sums", "kept", "tuples", "words"]), level=st.integers(0, 2), asked=bounds())
 def test_rollups_merge_groups_of_several_partitions(both: Any, view: str, level: int, asked: dict[str, Any]) -> None:
-    spanned, plain = both
-    with spanned.snapshot() as here, plain.snapshot() as there:
-        assert listed(here.view(view).rollup(level, **asked)) == listed(there.view(view).rollup(level, **asked))
+    partitioned, plain = both
+    with partitioned.snapshot() as union_snap, plain.snapshot() as plain_snap:
+        assert listed(union_snap.view(view).rollup(level, **asked)) == listed(
+            plain_snap.view(view).rollup(level, **asked)
+        )
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_points_are_found_wherever_they_are(both: Any, view: str) -> None:
-    spanned, plain = both
-    with spanned.snapshot() as here, plain.snapshot() as there:
-        keys = [row.key for row in there.view(view)]
-        assert len(here.view(view)) == len(keys)
-        assert here.view(view).get_many([*keys, "nobody"], 0) == there.view(view).get_many([*keys, "nobody"], 0)
+    partitioned, plain = both
+    with partitioned.snapshot() as union_snap, plain.snapshot() as plain_snap:
+        keys = [row.key for row in plain_snap.view(view)]
+        assert len(union_snap.view(view)) == len(keys)
+        assert union_snap.view(view).get_many([*keys, "nobody"], 0) == plain_snap.view(view).get_many(
+            [*keys, "nobody"], 0
+        )
         for key in keys:
-            assert here.view(view).row(key) == there.view(view).row(key)
-        assert "nobody" not in here.view(view)
-        assert here.weight(view, 3).contributions == there.weight(view, 3).contributions
-        assert dict(here.weight(view, 3).hot) == dict(there.weight(view, 3).hot)
+            assert union_snap.view(view).row(key) == plain_snap.view(view).row(key)
+        assert "nobody" not in union_snap.view(view)
+        assert union_snap.weight(view, 3).contributions == plain_snap.weight(view, 3).contributions
+        assert dict(union_snap.weight(view, 3).hot) == dict(plain_snap.weight(view, 3).hot)
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_why_adds_up(both: Any, view: str) -> None:
-    spanned, plain = both
-    with spanned.snapshot() as here, plain.snapshot() as there:
-        groups = NAMES if view in ("names", "sums", "kept", "index") else [row.key for row in there.view(view)]
-        told: list[tuple[int, int]] = []
-        mine = here.view(view).why_many(groups, progress=lambda done, of: told.append((done, of)))
-        yours = there.view(view).why_many(groups)
+    partitioned, plain = both
+    with partitioned.snapshot() as union_snap, plain.snapshot() as plain_snap:
+        groups = NAMES if view in ("names", "sums", "kept", "index") else [row.key for row in plain_snap.view(view)]
+        steps: list[tuple[int, int]] = []
+        mine = union_snap.view(view).why_many(groups, progress=lambda done, of: steps.append((done, of)))
+        yours = plain_snap.view(view).why_many(groups)
         assert mine == yours
         assert any(mine)
         for own, other in zip(mine, yours, strict=True):
             assert [one.document for one in own] == [one.document for one in other]
-        assert all(0 <= done <= of for done, of in told)
+        assert all(0 <= done <= of for done, of in steps)
 
 
 def test_documents_are_found_in_the_partition_that_owns_their_key(both: Any) -> None:
-    spanned, plain = both
-    with spanned.snapshot() as here, plain.snapshot() as there:
-        table = here.table("users")
+    partitioned, plain = both
+    with partitioned.snapshot() as union_snap, plain.snapshot() as plain_snap:
+        table = union_snap.table("users")
         assert len(table) == len(DOCS)
-        assert sorted(table.items(), key=lambda row: row.key) == sorted(there.table("users"), key=lambda row: row.key)
+        assert sorted(table.items(), key=lambda row: row.key) == sorted(
+            plain_snap.table("users"), key=lambda row: row.key
+        )
         assert table.get_many([3, "nobody", 5]) == [DOCS[3], None, DOCS[5]]
         assert table[7] == DOCS[7]
-        assert table.row(7) == there.table("users").row(7)
+        assert table.row(7) == plain_snap.table("users").row(7)
         assert 121 not in table
-        stored, other = here.stored("users", 7), there.stored("users", 7)
+        stored, other = union_snap.stored("users", 7), plain_snap.stored("users", 7)
         assert stored is not None
         assert other is not None
         assert stored.told == other.told
-        assert here.stored("users", "nobody") is None
+        assert union_snap.stored("users", "nobody") is None
         with pytest.raises(ps.KeyKind, match="null"):
             table.get(None)
 
@@ -147,12 +153,12 @@ def test_the_status_adds_up(both: Any) -> None:
     assert status["tables"]["users"]["documents"] == len(DOCS)
     for view in VIEWS:
         assert status["views"][view]["groups"] == plain["views"][view]["groups"]
-    parts = status["partitions"]
-    assert [part["folder"] for part in parts] == ["1-0", "1-1", "1-2"]
-    assert sum(part["documents"] for part in parts) == len(DOCS)
-    assert min(part["documents"] for part in parts) > 20, "hashes spread keys"
-    assert sum(part["bytes"] for part in parts) == status["store"]["bytes"]
-    assert list(status["position"]) == [part["position"] for part in parts]
+    partitioned = status["partitions"]
+    assert [part["folder"] for part in partitioned] == ["1-0", "1-1", "1-2"]
+    assert sum(part["documents"] for part in partitioned) == len(DOCS)
+    assert min(part["documents"] for part in partitioned) > 20, "hashes spread keys"
+    assert sum(part["bytes"] for part in partitioned) == status["store"]["bytes"]
+    assert list(status["position"]) == [part["position"] for part in partitioned]
 
 
 def test_what_writes_is_refused(both: Any) -> None:

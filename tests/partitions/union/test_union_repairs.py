@@ -58,7 +58,7 @@ def document(i: int, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(params=[2, 3])
-def parts(request: pytest.FixtureRequest) -> Iterator[Any]:
+def partitioned(request: pytest.FixtureRequest) -> Iterator[Any]:
     with placed(), ps.open(shop(), None, partitions=request.param) as engine:
         engine.put_many("users", [document(i) for i in range(60)])
         yield engine
@@ -93,15 +93,15 @@ def test_any_damage_of_any_partition_is_repaired(seed: int) -> None:
     repair_trials.run(seed, 2 + seed % 2)
 
 
-def test_what_is_right_is_not_touched(parts: Any) -> None:
-    parts.settle()
-    before = contents(parts)
-    assert parts.restate("users") == []
-    assert parts.restate("counted", "g3") == parts.restate("users", 7) == []
-    assert parts.repost("users", document(7, g="g1")) == parts.repost("users", document(99)) == []
-    report = parts.check(fix=True)
+def test_what_is_right_is_not_touched(partitioned: Any) -> None:
+    partitioned.settle()
+    before = contents(partitioned)
+    assert partitioned.restate("users") == []
+    assert partitioned.restate("counted", "g3") == partitioned.restate("users", 7) == []
+    assert partitioned.repost("users", document(7, g="g1")) == partitioned.repost("users", document(99)) == []
+    report = partitioned.check(fix=True)
     assert (report.ok, report.documents, report.wrong) == (True, 60, ())
-    assert contents(parts) == before
+    assert contents(partitioned) == before
 
 
 # -- faults of partitions only
@@ -124,17 +124,17 @@ def put_elsewhere(copy: bool, view: str, group: Any, engine: Any) -> None:
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("view", ["counted", "kept", "yielded"])
-def test_a_row_that_lies_with_another_partition(view: str, asked: bool, copy: bool, parts: Any) -> None:
-    before, was = parts.digest(), shown(parts)
-    with parts.snapshot() as snap:
+def test_a_row_that_lies_with_another_partition(view: str, asked: bool, copy: bool, partitioned: Any) -> None:
+    before, was = partitioned.digest(), shown(partitioned)
+    with partitioned.snapshot() as snap:
         right = snap.view(view)["g3"]
-    put_elsewhere(copy, view, "g3", parts)
-    assert parts.check().wrong
-    found = restated(parts, view, "g3") if asked else restated(parts, view)
+    put_elsewhere(copy, view, "g3", partitioned)
+    assert partitioned.check().wrong
+    found = restated(partitioned, view, "g3") if asked else restated(partitioned, view)
     assert found[view, "g3"] == Repaired(view, "g3", right, right, Mended.CONTENT if copy else Mended.RESULT)
     assert {name for name, _ in found} == {view}
-    assert (parts.digest(), shown(parts)) == (before, was)
-    assert parts.check().ok
+    assert (partitioned.digest(), shown(partitioned)) == (before, was)
+    assert partitioned.check().ok
 
 
 @contextmanager
@@ -169,140 +169,140 @@ _RECEIVE = Member.receive
 
 @pytest.mark.parametrize("how", [twice, never])
 def test_a_production_that_is_taken_twice_or_never(
-    how: Callable[[Any, Any], int], parts: Any, monkeypatch: pytest.MonkeyPatch
+    how: Callable[[Any, Any], int], partitioned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with taking(monkeypatch, how):
-        parts.put_many("users", [document(i, g=f"g{i % 5}", v=i + 100, ts=2) for i in range(0, 60, 3)])
-    wrong = parts.check().wrong
+        partitioned.put_many("users", [document(i, g=f"g{i % 5}", v=i + 100, ts=2) for i in range(0, 60, 3)])
+    wrong = partitioned.check().wrong
     assert {one.view for one in wrong} >= {"counted", "yielded"}
-    fixed = parts.check(fix=True)
+    fixed = partitioned.check(fix=True)
     assert fixed.ok
     named = {(one.view, repr(one.group)) for one in fixed.wrong}
     assert {(one.view, repr(one.group)) for one in wrong} <= named
-    like_one(parts)
+    like_one(partitioned)
 
 
-def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(parts: Any) -> None:
+def test_what_can_t_be_taken_for_damage_is_taken_once_that_is_repaired(partitioned: Any) -> None:
     """A damaged group blocks productions; after the repair each production in flight counts once."""
-    choose, own = Random(3), owner(parts, "g1")
-    groups = [f"g{i}" for i in range(7) if owner(parts, f"g{i}").store is own.store]
+    choose, own = Random(3), owner(partitioned, "g1")
+    groups = [f"g{i}" for i in range(7) if owner(partitioned, f"g{i}").store is own.store]
     for view in ("counted", "kept", "yielded"):
         db, key = rows_db(own.store.core.views[view].number), encode_key(choose.choice(groups))
         with own.snapshot() as snap:
             [row] = snap.reader().get_many(db, [key])
         overwrite(own, db, turn_a_bit(key, {key: row}, choose))
     own.store.core.forget()
-    others = [i for i in range(90) if owner(parts, i).store is not own.store]
+    others = [i for i in range(90) if owner(partitioned, i).store is not own.store]
     for ts in range(2, 5):
         values = [choose.choice([i, i / 7, -(1 << 63)]) for i in others]
         docs = [document(i, g=f"g{(i + ts) % 7}", v=v, ts=ts) for i, v in zip(others, values, strict=True)]
         with suppress(StoreDamaged):  # the documents are stored, but their groups' owner refuses the production
-            parts.put_many("users", docs)
-    assert any(handle.standing().refused for handle in parts.store.handles)
+            partitioned.put_many("users", docs)
+    assert any(handle.standing().refused for handle in partitioned.store.handles)
     with pytest.raises(ps.PenstockError, match="can't take what partition"):
-        parts.settle()
-    assert not parts.check().ok
+        partitioned.settle()
+    assert not partitioned.check().ok
     for view in ("counted", "kept", "yielded"):
-        parts.restate(view)
-    parts.settle()
-    assert not any(handle.standing().refused for handle in parts.store.handles)
-    assert parts.restate("users") == []
-    like_one(parts)
+        partitioned.restate(view)
+    partitioned.settle()
+    assert not any(handle.standing().refused for handle in partitioned.store.handles)
+    assert partitioned.restate("users") == []
+    like_one(partitioned)
 
 
-def test_a_group_that_has_taken_more_meanwhile_is_left(parts: Any) -> None:
-    handle, key = parts.store.handles[parts.store.ranges.of(encode_key("g3"))], encode_key("g3")
-    before, taken = parts.digest(), list(handle.standing().taken.items())
+def test_a_group_that_has_taken_more_meanwhile_is_left(partitioned: Any) -> None:
+    handle, key = partitioned.store.handles[partitioned.store.ranges.of(encode_key("g3"))], encode_key("g3")
+    before, taken = partitioned.digest(), list(handle.standing().taken.items())
     assert not handle.repair("mend", "counted", MemoryStore(), [key], [], [(other, n - 1) for other, n in taken])
-    assert parts.digest() == before
+    assert partitioned.digest() == before
     assert handle.repair("mend", "counted", MemoryStore(), [key], [], taken)
-    assert parts.digest() != before
+    assert partitioned.digest() != before
 
 
-def test_what_a_repost_changes_at_others_is_said(parts: Any) -> None:
-    before = parts.digest()
-    for handle in parts.store.handles:
+def test_what_a_repost_changes_at_others_is_said(partitioned: Any) -> None:
+    before = partitioned.digest()
+    for handle in partitioned.store.handles:
         yield_otherwise(
             ps.Engine(handle.engine), "yielded", lambda docs: [[(g, v + 1) for g, v in pairs] for pairs in docs]
         )
         handle.engine.core.forget()
-    parts.restate("yielded")
-    assert parts.check().told == {"yielded": 60}
-    found = parts.repost_many({"users": [document(i) for i in range(60)]})
-    with parts.snapshot() as snap:
+    partitioned.restate("yielded")
+    assert partitioned.check().told == {"yielded": 60}
+    found = partitioned.repost_many({"users": [document(i) for i in range(60)]})
+    with partitioned.snapshot() as snap:
         now = [(row.key, row.value) for row in snap.view("yielded")]
     assert sorted((one.group, one.new) for one in found if one.view == "yielded") == now
-    assert parts.digest() == before
-    assert parts.check().told == {}
+    assert partitioned.digest() == before
+    assert partitioned.check().told == {}
 
 
-def test_views_on_a_view_follow_to_whoever_owns_them(parts: Any) -> None:
-    before = parts.digest()
+def test_views_on_a_view_follow_to_whoever_owns_them(partitioned: Any) -> None:
+    before = partitioned.digest()
     for group in ("g1", "g2", "g3", "orphan"):
-        tell(owner(parts, group), "counted", [(7_000, group, {"v": 1})], [])
-        tell(owner(parts, group), "kept", [(7_000, group, 77)], [])
-    parts.settle()
-    with parts.snapshot() as snap:
+        tell(owner(partitioned, group), "counted", [(7_000, group, {"v": 1})], [])
+        tell(owner(partitioned, group), "kept", [(7_000, group, 77)], [])
+    partitioned.settle()
+    with partitioned.snapshot() as snap:
         assert snap.view("heights")[77] == 4
-    found = restated(parts, "kept")
+    found = restated(partitioned, "kept")
     assert found["heights", 77] == Repaired("heights", 77, 4, ABSENT)
-    assert {view for view, _ in restated(parts, "counted")} == {"counted", "sizes"}
-    assert parts.digest() == before
-    like_one(parts)
+    assert {view for view, _ in restated(partitioned, "counted")} == {"counted", "sizes"}
+    assert partitioned.digest() == before
+    like_one(partitioned)
 
 
-def test_the_feed_of_the_owner_has_what_was_repaired(parts: Any) -> None:
-    with parts.snapshot() as snap:
+def test_the_feed_of_the_owner_has_what_was_repaired(partitioned: Any) -> None:
+    with partitioned.snapshot() as snap:
         since, right = snap.position, snap.view("counted")["g3"]
-    add_to_lane(owner(parts, "g3"), "counted", "g3", lane=0, by=5)
-    assert [one.group for one in parts.restate("counted", "g3")] == ["g3"]
-    [change] = parts.changes("counted", since=since)
+    add_to_lane(owner(partitioned, "g3"), "counted", "g3", lane=0, by=5)
+    assert [one.group for one in partitioned.restate("counted", "g3")] == ["g3"]
+    [change] = partitioned.changes("counted", since=since)
     assert (change.group, change.old["n"], change.new) == ("g3", right["n"] + 5, right)
 
 
-def test_a_repost_over_partitions(parts: Any, tmp_path: Path) -> None:
-    before = parts.digest()
+def test_a_repost_over_partitions(partitioned: Any, tmp_path: Path) -> None:
+    before = partitioned.digest()
 
     def leave_behind() -> None:
         for i in (3, 4, 5):
-            tell(owner(parts, "Sam"), "yielded", [(i, "Sam", 90)], [])
-            tell(owner(parts, "Sam"), "kept", [(i, "Sam", 90)], [])
-        parts.settle()
-        assert parts.digest() != before
+            tell(owner(partitioned, "Sam"), "yielded", [(i, "Sam", 90)], [])
+            tell(owner(partitioned, "Sam"), "kept", [(i, "Sam", 90)], [])
+        partitioned.settle()
+        assert partitioned.digest() != before
 
     leave_behind()
-    found = {(one.view, one.group) for one in parts.repost("users", document(3, g="Sam"))}
+    found = {(one.view, one.group) for one in partitioned.repost("users", document(3, g="Sam"))}
     assert {("yielded", "Sam"), ("kept", "Sam"), ("heights", 90)} <= found
-    assert parts.digest() == before
+    assert partitioned.digest() == before
     leave_behind()
     wire = {"topic": "users(id)", "ts": 0, "id": 3, "g": "Sam", "v": 1}
     records = [opened(shop(), wire), opened(shop(), {"topic": "users", "ts": 0, "g": "Sam"})]
-    counts = parts.ingest(records, "file:a", 2)
+    counts = partitioned.ingest(records, "file:a", 2)
     assert (counts.equal, counts.rejected) == (1, 1)
-    assert parts.digest() == before
+    assert partitioned.digest() == before
     leave_behind()
-    [given] = delivered(parts, tmp_path / "wire.jsonl", wire, {"topic": "users", "ts": 1, **document(3)})
+    [given] = delivered(partitioned, tmp_path / "wire.jsonl", wire, {"topic": "users", "ts": 1, **document(3)})
     assert (given.equal, given.rejected) == (2, 0)
-    assert delivered(parts, tmp_path / "wire.jsonl") == []
-    like_one(parts)
+    assert delivered(partitioned, tmp_path / "wire.jsonl") == []
+    like_one(partitioned)
 
 
-def test_others_write_while_a_right_store_is_checked(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_write_while_a_right_store_is_checked(partitioned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers don't wait for a comparison that finds no difference; if it finds one, no write comes in between."""
     held: list[bool] = []
     real = repair_trials.Shadow.add
 
     def add(shadow: Any, *sides: Any) -> None:
-        held.append(bool(parts.store.state.lock._depth))
+        held.append(bool(partitioned.store.state.lock._depth))
         real(shadow, *sides)
 
     monkeypatch.setattr(repair_trials.Shadow, "add", add)
-    assert parts.check(fix=True).ok
+    assert partitioned.check(fix=True).ok
     assert held
     assert not any(held)
-    add_to_lane(owner(parts, "g3"), "counted", "g3", lane=0)
+    add_to_lane(owner(partitioned, "g3"), "counted", "g3", lane=0)
     held.clear()
-    assert parts.restate("counted")
+    assert partitioned.restate("counted")
     assert any(held)
 
 

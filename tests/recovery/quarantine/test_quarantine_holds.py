@@ -247,18 +247,18 @@ def test_all_of_it_survives_reopening(store_path: Path, fails: Fails) -> None:
 
 
 def test_through_the_process_that_holds_the_store(store_path: Path, fails: Fails) -> None:
-    with ps.open(world(fails, fails), store_path) as engine, writer(store_path, engine.store.core.app) as there:
-        assert there.holder is not None
+    with ps.open(world(fails, fails), store_path) as engine, writer(store_path, engine.store.core.app) as client:
+        assert client.holder is not None
         engine.put_many("docs", [GOOD, {**BAD, "id": 2}, b"no"])
         steps: list[tuple[int, int]] = []
-        settled = there.retry(progress=lambda done, total: steps.append((done, total)))
+        settled = client.retry(progress=lambda done, total: steps.append((done, total)))
         assert (settled.left, len(settled.why)) == (4, 4)
         assert steps[-1] == (4, 4)
-        assert there.drop(kind="record").dropped == 1
+        assert client.drop(kind="record").dropped == 1
         fails.now = False
-        assert there.retry([e.id for e in entries(engine, view="names")]).released == 1
+        assert client.retry([e.id for e in entries(engine, view="names")]).released == 1
         with pytest.raises(ps.PenstockError, match="give it ids"):
-            there.drop()
+            client.drop()
 
 
 def test_the_feed_tells_what_a_retry_changes(engine: ps.Engine, fails: Fails) -> None:
@@ -266,9 +266,9 @@ def test_the_feed_tells_what_a_retry_changes(engine: ps.Engine, fails: Fails) ->
         since = snap.position
     fails.now = False
     engine.retry(view="names")
-    told = [(c.group, c.old, c.new) for c in engine.changes("names", since=since)]
+    seen = [(c.group, c.old, c.new) for c in engine.changes("names", since=since)]
     absent = ps.ABSENT
-    assert sorted(told, key=lambda change: str(change[0])) == [
+    assert sorted(seen, key=lambda change: str(change[0])) == [
         ("a", 1, absent),
         ("aa", 1, absent),
         ("b", absent, 1),

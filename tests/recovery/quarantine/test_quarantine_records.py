@@ -181,13 +181,13 @@ def test_what_was_handed_over_is_kept_as_here(tmp_path: Path) -> None:
         for _ in to.load(PLAIN, [refused]):
             pass
 
-    with ps.open(app(), tmp_path / "there") as engine, writer(tmp_path / "here", app()) as here:
-        work(here)
-        assert isinstance(here, Engine)
-        with writer(tmp_path / "there", app()) as there:
-            assert there.holder is not None
-            work(there)
-            kept = [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(here)]
+    with ps.open(app(), tmp_path / "there") as engine, writer(tmp_path / "here", app()) as local:
+        work(local)
+        assert isinstance(local, Engine)
+        with writer(tmp_path / "there", app()) as client:
+            assert client.holder is not None
+            work(client)
+            kept = [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(local)]
             assert [(e.source, e.offset, e.place, e.reason, e.data) for e in entries(engine)] == kept
             assert len(kept) == 9
 

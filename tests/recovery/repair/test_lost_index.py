@@ -178,9 +178,9 @@ def test_documents_are_put_where_an_index_that_lost_rows_stops_compaction(
     with compacting(lossy) as engine:
         for v in range(1_000, 1_060):
             engine.put("users", DOCS[0] | {"v": v})
-        told = [record.getMessage() for record in caplog.records if "compact" in record.getMessage()]
-        assert len(told) == 1
-        assert "penstock check --fix" in told[0]
+        messages = [record.getMessage() for record in caplog.records if "compact" in record.getMessage()]
+        assert len(messages) == 1
+        assert "penstock check --fix" in messages[0]
         head = engine.store.core.tables["users"].log.head
         assert kept(engine) == KEPT
         for v in range(1_000, 1_060):

@@ -293,9 +293,9 @@ def test_what_named_no_table_of_the_app_is_taken_once_it_does(engine: Any, tmp_p
     before = engine.digest()
     [counts] = delivered(engine, tmp_path / "wire.jsonl", *wires)
     assert counts.rejected == 4
-    kept = list(engine.quarantine("record"))
-    assert [(own.table, own.key, own.document) for own in kept] == [("users", None, None)] * 4
-    assert [json.loads(own.data) for own in kept] == wires
+    entries = list(engine.quarantine("record"))
+    assert [(own.table, own.key, own.document) for own in entries] == [("users", None, None)] * 4
+    assert [json.loads(own.data) for own in entries] == wires
     settled = engine.retry(kind="record")
     assert (settled.applied, settled.left) == (0, 4)
     assert sorted(left.reason[:30] for left in settled.why) == [

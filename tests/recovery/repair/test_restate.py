@@ -267,9 +267,9 @@ def test_readers_can_t(tmp_path: Path) -> None:
 
 
 def test_progress_is_told(engine: Any) -> None:
-    told: list[tuple[int, int]] = []
-    engine.restate("counted", "all", progress=lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > 0
+    steps: list[tuple[int, int]] = []
+    engine.restate("counted", "all", progress=lambda done, total: steps.append((done, total)))
+    assert steps[-1][0] == steps[-1][1] > 0
 
 
 # -- while others write

@@ -104,9 +104,9 @@ def test_the_delimiter_can_be_given() -> None:
     ],
 )
 def test_a_header_without_names_is_refused(head: bytes, reason: str) -> None:
-    with pytest.raises(SourceUnreadable, match=r"^a\.csv: ") as told:
+    with pytest.raises(SourceUnreadable, match=r"^a\.csv: ") as caught:
         Csv("a.csv").shape([head, b"1,2"], True)
-    assert reason in str(told.value)
+    assert reason in str(caught.value)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name() -> None:

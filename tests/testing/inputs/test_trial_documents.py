@@ -86,7 +86,7 @@ def test_a_sample_is_found_beside_the_app(tmp_path: Path) -> None:
     (tmp_path / "sample.jsonl").write_text('{"id": 1, "name": "Sue"}\n')
     app = ps.App("shop")
     app.table("users", key="id", sample="sample.jsonl")
-    (learnt,) = makers(app, folder=str(tmp_path)).learnt()
+    (learnt,) = makers(app, folder=str(tmp_path)).profiles()
     assert learnt.docs == ({"id": 1, "name": "Sue"},)
 
 
@@ -94,14 +94,14 @@ def test_a_missing_sample_is_named() -> None:
     app = ps.App("shop")
     app.table("users", key="id", sample="no_such_file.jsonl")
     with pytest.raises(ps.PenstockError, match=r"no_such_file\.jsonl"):
-        makers(app).learnt()
+        makers(app).profiles()
 
 
 def test_views_by_fields_alone_say_which_fields_there_are() -> None:
     app = ps.App("shop")
     users = app.table("users", key=("id", "org.name"), ts="at")
     users.view("total", key="city", value="amount", where=ps.field("paid"), reduce=ps.sum())
-    (learnt,) = makers(app).learnt()
+    (learnt,) = makers(app).profiles()
     assert {"id", "org", "at", "city", "amount", "paid"} <= set(learnt.docs[0])
 
 
@@ -109,7 +109,7 @@ def test_a_function_without_a_sample_is_refused_by_name() -> None:
     app = ps.App("shop")
     app.table("users", key="id").view("initials", reduce=ps.count())(lambda doc: doc["name"])
     with pytest.raises(ps.DefinitionError, match=r"table 'users' has no sample=.*view 'initials'"):
-        makers(app).learnt()
+        makers(app).profiles()
 
 
 def test_documents_without_their_key_are_no_sample() -> None:
@@ -121,7 +121,7 @@ def test_a_strategy_is_drawn_the_same_each_time_and_its_fields_are_its_own() -> 
     user = st.fixed_dictionaries({"id": st.integers(0, 9), "name": st.sampled_from(["Sue", "Joe"]), "n": st.just(7)})
     assert drawn(user, 20) == drawn(user, 20)
     table = a_table()
-    (learnt,) = makers(table.app, docs=user).learnt()
+    (learnt,) = makers(table.app, docs=user).profiles()
     stream, choose = TrialStream([learnt]), Random(0)
     docs = [record.doc for record in (stream.record(choose) for _ in range(100)) if isinstance(record.doc, dict)]
     assert all(doc["n"] == 7 and doc["name"] in ("Sue", "Joe") for doc in docs)
@@ -129,7 +129,7 @@ def test_a_strategy_is_drawn_the_same_each_time_and_its_fields_are_its_own() -> 
 
 def test_a_function_of_a_random_makes_documents() -> None:
     table = a_table()
-    (learnt,) = makers(table.app, docs={"users": lambda choose: {"id": choose.randrange(3), "x": 1}}).learnt()
+    (learnt,) = makers(table.app, docs={"users": lambda choose: {"id": choose.randrange(3), "x": 1}}).profiles()
     assert {doc["id"] for doc in learnt.docs} == {0, 1, 2}
 
 

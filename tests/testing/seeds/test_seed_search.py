@@ -9,14 +9,14 @@ from penstock.testing.seeds.seed_search import SeedFile, Seeds, Totals, seconds_
 
 
 def test_seeds_that_failed_come_first(tmp_path: Path) -> None:
-    kept = SeedFile(str(tmp_path / "seeds"))
-    assert kept.seeds() == ()
-    kept.add(17, "shop: views: view 'a'\n  and more")
-    kept.add(4, "shop: lost")
-    kept.add(17, "again")
-    assert kept.seeds() == (17, 4)
+    remembered = SeedFile(str(tmp_path / "seeds"))
+    assert remembered.seeds() == ()
+    remembered.add(17, "shop: views: view 'a'\n  and more")
+    remembered.add(4, "shop: lost")
+    remembered.add(17, "again")
+    assert remembered.seeds() == (17, 4)
     assert (tmp_path / "seeds").read_text().splitlines()[1:] == ["17 shop: views: view 'a' and more", "4 shop: lost"]
-    assert list(Seeds(0, 3, None, kept)) == [17, 4, 0, 1, 2]
+    assert list(Seeds(0, 3, None, remembered)) == [17, 4, 0, 1, 2]
 
 
 def test_time_ends_it_between_two_seeds() -> None:

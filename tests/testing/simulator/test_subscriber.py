@@ -41,9 +41,9 @@ def test_it_has_what_a_reader_sees_and_resumes_where_it_was() -> None:
     engine.delete("users", 0)
     engine.delete("users", 1)
     assert list(subscriber.follow(engine)) == []
-    told = subscriber.changes
+    before = subscriber.changes
     assert list(subscriber.follow(engine)) == []
-    assert subscriber.changes == told > 6
+    assert subscriber.changes == before > 6
 
 
 def test_what_does_not_fit_is_found() -> None:

@@ -148,7 +148,7 @@ def small() -> Iterator[None]:
         yield
 
 
-def told(seed: int, place: Path | None, partitions: int, steps: int = 50) -> None:
+def checked_history(seed: int, place: Path | None, partitions: int, steps: int = 50) -> None:
     with small(), ps.open(shop(), place, partitions=partitions) as engine:
         story = Story(engine, seed, 60)
         engine.put_many("docs", [story.document() for _ in range(150)])
@@ -162,11 +162,11 @@ def told(seed: int, place: Path | None, partitions: int, steps: int = 50) -> Non
 
 @pytest.mark.parametrize("seed", range(3))
 def test_subtotals_equal_the_fold_of_all_rows(seed: int, place: Path | None) -> None:
-    told(seed, place, 1)
+    checked_history(seed, place, 1)
 
 
 def test_partitions_add_up_like_one_store() -> None:
-    told(4, None, 3)
+    checked_history(4, None, 3)
     rows = []
     for partitions in (1, 3):
         with small(), ps.open(shop(), None, partitions=partitions) as engine:
@@ -198,7 +198,7 @@ def test_a_new_generation_has_its_own_subtotals(tmp_path: Path) -> None:
 
 def histories() -> None:
     for seed in range(2):
-        told(seed, None, 1)
+        checked_history(seed, None, 1)
 
 
 def a_held_group_shows() -> None:

@@ -25,7 +25,7 @@ _GROUPS = 5  # groups per partition
 
 
 @dataclass
-class Told:
+class GivenChanges:
     """The history of a store: by partition and commit, the groups and their values from then on."""
 
     draw: Random
@@ -46,24 +46,24 @@ class Told:
             part = self.draw.randrange(self.parts)
             groups = self.draw.sample(range(_GROUPS), self.draw.randrange(1, _GROUPS))
             number = len(self.commits[part]) + 1
-            there = self.rows(self.now)
-            told = {f"{part}.{group}": f"{part}@{number}" for group in groups}
-            for group in told:
-                if group in there and self.draw.random() < 0.3:
-                    told[group] = ABSENT
-            self.commits[part].append(told)
+            latest = self.rows(self.now)
+            made = {f"{part}.{group}": f"{part}@{number}" for group in groups}
+            for group in made:
+                if group in latest and self.draw.random() < 0.3:
+                    made[group] = ABSENT
+            self.commits[part].append(made)
 
     def rows(self, at: Sequence[int]) -> dict[str, Any]:
         """Return the view at a position."""
         out: dict[str, Any] = {}
         for own, stop in zip(self.commits, at, strict=True):
-            for told in own[:stop]:
-                out.update(told)
+            for made in own[:stop]:
+                out.update(made)
         return {group: value for group, value in out.items() if value is not ABSENT}
 
     def history(self, group: str) -> list[Any]:
         """Return all values of a group in order."""
-        return [told[group] for own in self.commits for told in own if group in told]
+        return [made[group] for own in self.commits for made in own if group in made]
 
     def shown(self, at: Sequence[int]) -> Position:
         """Return a position in the form for sinks."""
@@ -80,17 +80,19 @@ class Told:
             yield Changes(), self.shown(now)
             return
         at = [since] if isinstance(since, int) else list(since)
-        assert all(here <= there for here, there in zip(at, now, strict=True)), "it was told nothing that isn't there"
+        assert all(where <= latest for where, latest in zip(at, now, strict=True)), (
+            "it was told nothing that isn't there"
+        )
         while left := [i for i, stop in enumerate(now) if at[i] < stop]:
             i = draw.choice(left)
             before = self.rows(at)
-            told = self.commits[i][at[i]]
+            made = self.commits[i][at[i]]
             at[i] += 1
-            here = self.shown(at)
-            own = Changes.of(Change(VIEW, group, before.get(group, ABSENT), new, here) for group, new in told.items())
+            where = self.shown(at)
+            own = Changes.of(Change(VIEW, group, before.get(group, ABSENT), new, where) for group, new in made.items())
             yield from ((part, None) for part in self._cut(own))
             if draw.random() < 0.5:
-                yield Changes(), here
+                yield Changes(), where
         yield Changes(), self.shown(now)
 
     def _cut(self, own: Changes) -> list[Changes]:
