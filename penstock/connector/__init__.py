@@ -71,6 +71,7 @@ from penstock.connector.session import (
 )
 from penstock.connector.sockets import (
     LARGEST_MESSAGE,
+    LONGEST_LOG,
     MOST_WAITING,
     AcceptorServer,
     Backoff,
@@ -139,6 +140,7 @@ __all__ = [
     "LARGEST_FRAME",
     "LARGEST_HELLO",
     "LARGEST_MESSAGE",
+    "LONGEST_LOG",
     "LONGEST_QUEUE",
     "MOST_WAITING",
     "NOTHING",

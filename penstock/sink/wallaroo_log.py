@@ -14,6 +14,7 @@ import time
 from urllib.parse import unquote
 
 from penstock.connector import (
+    LONGEST_LOG,
     FileSystem,
     LogFile,
     LogRecord,
@@ -29,14 +30,13 @@ from penstock.views import Position
 
 __all__ = ["SinkLog"]
 
-_LONG = 1 << 20  # bytes after which an opened log is written anew
 _EVERY = 1.0  # seconds between two positions without changes
 
 
 class SinkLog:
     """The state of a coordinator. `next_position` is the position that the next decision reaches."""
 
-    def __init__(self, path: str, sink: str, stream: bytes, files: FileSystem = os) -> None:
+    def __init__(self, path: str, sink: str, stream: bytes, files: FileSystem = os, longest: int = LONGEST_LOG) -> None:
         self.committed = 0
         self.open: OpenTransaction | None = None
         self.position: Position | None = None
@@ -49,7 +49,7 @@ class SinkLog:
         self._file = LogFile(path, files)
         for record in self._file.records:
             self._apply(record, sink, stream)
-        if not self._file.records or self._file.size > _LONG:
+        if not self._file.records or self._file.size > longest:
             self._begin(stream)
 
     @property

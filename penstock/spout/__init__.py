@@ -16,8 +16,10 @@ from penstock.spout.uri import Uri
 from penstock.spout.uris.kafka_uri import moment_in, open_kafka
 from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
 from penstock.spout.uris.wallaroo_uri import address_in, cookie_in
+from penstock.spout.wallaroo_records import MessageFormat
 from penstock.spout.wallaroo_source_spout import WallarooSourceSpout
 from penstock.spout.wallaroo_spout import WallarooSpout
+from penstock.spout.wallaroo_state import StoredWorker, WorkerRow
 
 __all__ = [
     "FORMATS",
@@ -31,6 +33,7 @@ __all__ = [
     "KafkaSpout",
     "ListeningSpout",
     "Members",
+    "MessageFormat",
     "ParquetSpout",
     "Range",
     "Recall",
@@ -44,11 +47,13 @@ __all__ = [
     "Spout",
     "SpoutBatch",
     "Standing",
+    "StoredWorker",
     "UnknownScheme",
     "Uri",
     "UriError",
     "WallarooSourceSpout",
     "WallarooSpout",
+    "WorkerRow",
     "address_in",
     "begun",
     "cookie_in",

@@ -22,7 +22,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run seeds until one fails, or the command of an option. Return the exit code: 1 after a failure, else 0."""
     parser = argparse.ArgumentParser("python -m penstock.testing", description=__doc__)
     parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of run")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seeds", type=int, help="how many")
     parser.add_argument("--budget", type=seconds_of, help="how long: 60s, 30m")

@@ -89,7 +89,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m penstock.testing.campaign", description=__doc__)
     parser.add_argument("--budget", type=seconds_of, default=60.0, help="how long: 60s, 30m")
     parser.add_argument("--seeds", type=int, help="at most so many")
-    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of run")
     parser.add_argument("--totals", metavar="FILE", default=FILE, help=f"where it adds up, else {FILE}")
     given = parser.parse_args(args)
     return int(run(given.totals, given.kind, given.budget, given.seeds) > 0)

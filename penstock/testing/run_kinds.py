@@ -1,4 +1,4 @@
-"""The kinds of runs: "fused", with all nodes in one transaction, and the delivery modes of several partitions.
+"""The kinds of runs: "fused", with all nodes in one transaction, the delivery modes of several partitions, "connector".
 
 Each kind runs a seed. For a failure it returns the finding, the command that replays it, and the story of the smallest
 run that still fails.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.testing.connector.connector_plan import connector_plan
+from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
 from penstock.testing.inputs.trial_apps import trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -61,8 +63,22 @@ def _partitioned(production: DeliveryMode) -> Callable[[int, Totals], Found | No
     return found
 
 
+def _connector(seed: int, totals: Totals) -> Found | None:
+    failure = attempt_connector(connector_plan(seed), totals)
+    if failure is None:
+        return None
+    replay = f"python -m penstock.testing --kind connector --seed {seed}"
+    return Found(
+        "two-phase commit",
+        str(failure.wrong.first),
+        replay,
+        lambda: explained_connector(smallest_connector(failure)),
+    )
+
+
 KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
     "fused": _fused,
     **{production.value: _partitioned(production) for production in DeliveryMode},
+    "connector": _connector,
 }
 """By name, the function that runs a seed and returns its failure."""

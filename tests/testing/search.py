@@ -16,7 +16,7 @@ from typing import Protocol
 
 from penstock.testing.simulator.checks import Wrong
 from tests.harness.planting import Bug
-from tests.testing import early_planted, partitioned_planted
+from tests.testing import connector_planted, early_planted, partitioned_planted
 from tests.testing import planted as fused
 from tests.testing.planted import Pin, pins, planted
 
@@ -25,6 +25,7 @@ KINDS = {
     "fused": fused,
     "strong": partitioned_planted,
     "early": early_planted,
+    "connector": connector_planted,
 }  # for each kind of production: the bugs, their pins, and the function that runs a seed
 
 
@@ -41,7 +42,7 @@ def main() -> int:
     """Search seeds. Return 1 if a bug is not found."""
     parser = argparse.ArgumentParser("python -m tests.testing.search", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000)
-    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of production")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="fused", help="of run")
     parser.add_argument("names", nargs="*", help="parts of the names of bugs; else all of them")
     given = parser.parse_args()
     own = KINDS[given.kind]

@@ -2,7 +2,7 @@
 
 from penstock.connector.sockets.acceptor_server import AcceptorServer
 from penstock.connector.sockets.connector_sink import ConnectorSink
-from penstock.connector.sockets.log_file import FileSystem, LogFile, make_folder, sync_folder
+from penstock.connector.sockets.log_file import LONGEST_LOG, FileSystem, LogFile, make_folder, sync_folder
 from penstock.connector.sockets.participant_server import ParticipantServer
 from penstock.connector.sockets.session_server import SessionServer
 from penstock.connector.sockets.session_socket import SessionSocket
@@ -12,6 +12,7 @@ from penstock.connector.sockets.state_folder import WorkerLogs
 
 __all__ = [
     "LARGEST_MESSAGE",
+    "LONGEST_LOG",
     "MOST_WAITING",
     "AcceptorServer",
     "Backoff",

@@ -3,7 +3,7 @@
 Invariants:
 
 - a record that `append` synced survives a power loss, and so does each record that an opening returns. A process may be
-  killed before its sync, so each opening syncs;
+  killed before its sync, so each opening syncs the file and its name;
 - a log is replaced as a whole: its data is synced, then it gets its name, then its folder is synced;
 - after a write or a sync that failed, the log takes no record. Only the next opening tells which records it has.
 """
@@ -18,8 +18,10 @@ from typing import Protocol
 from penstock.connector.errors import ConnectorFault
 from penstock.connector.transaction_log import LogRecord, logged, read_log
 
-__all__ = ["FileSystem", "LogFile", "make_folder", "read_file", "sync_folder"]
+__all__ = ["LONGEST_LOG", "FileSystem", "LogFile", "make_folder", "read_file", "sync_folder"]
 
+LONGEST_LOG = 1 << 20
+"""The bytes of a log after which it is replaced by the records of its state."""
 _BLOCK = 1 << 20
 
 
@@ -67,6 +69,7 @@ class LogFile:
                 if self.size < len(data):  # the end of a record that was never acknowledged
                     files.ftruncate(self._file, self.size)
                 files.fsync(self._file)
+                sync_folder(os.path.dirname(path), files)
             except BaseException:
                 self.close()
                 raise

@@ -13,21 +13,21 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 
 from penstock.connector.errors import ConnectorFault, LogDamaged
-from penstock.connector.sockets.log_file import FileSystem, LogFile, make_folder, sync_folder
+from penstock.connector.sockets.log_file import LONGEST_LOG, FileSystem, LogFile, make_folder, sync_folder
 from penstock.connector.transaction_log import CommitDone, LogRecord, LogSummary, WorkerNamed
 
 __all__ = ["StateFolder", "WorkerLog", "WorkerLogs"]
-
-_LARGEST = 1 << 20  # bytes of a log that is rewritten
 
 
 class WorkerLog:
     """The log of one worker."""
 
-    def __init__(self, file: LogFile, worker: str) -> None:
+    def __init__(self, file: LogFile, worker: str, longest: int) -> None:
         self.records = file.records
+        self._longest = longest
         self._file = file
         self._worker = worker
         self._summary = LogSummary.of(file.records)
@@ -36,7 +36,7 @@ class WorkerLog:
         """Write a record durably."""
         self._file.append(record)
         self._summary.apply(record)
-        if self._file.size > _LARGEST and isinstance(record, CommitDone):
+        if self._file.size > self._longest and isinstance(record, CommitDone):
             self._file.replace([WorkerNamed(record.time, self._worker), *self._summary.records(record.time)])
 
     def close(self) -> None:
@@ -47,8 +47,9 @@ class WorkerLog:
 class WorkerLogs:
     """The logs of all workers of a sink."""
 
-    def __init__(self, path: str, files: FileSystem = os) -> None:
+    def __init__(self, path: str, files: FileSystem = os, longest: int = LONGEST_LOG) -> None:
         self._path = path
+        self._longest = longest
         self._files = files
         make_folder(path, files)
         names = sorted(name for name in files.listdir(path) if name.endswith(".log"))
@@ -59,21 +60,23 @@ class WorkerLogs:
         """Open the log of a worker, and close an earlier copy."""
         if worker in self._logs:
             self._logs.pop(worker).close()
-        path = self._paths.get(worker) or os.path.join(self._path, f"{self._number():06}.log")
-        file = LogFile(path, self._files)
         if worker not in self._paths:
+            self._paths[worker] = os.path.join(self._path, f"{self._number():06}.log")
+        file = LogFile(self._paths[worker], self._files)
+        if not file.records:
             file.replace([WorkerNamed(0.0, worker)])
-            self._paths[worker] = path
-        log = self._logs[worker] = WorkerLog(file, worker)
+        log = self._logs[worker] = WorkerLog(file, worker, self._longest)
         return log
 
     def retire(self, worker: str) -> None:
         """Set the log of a worker aside: if it returns, it starts at 0."""
-        path = self._paths.pop(worker, None)
         if worker in self._logs:
             self._logs.pop(worker).close()
-        if path is not None:
-            self._files.replace(path, f"{path.removesuffix('.log')}.left")
+        if worker in self._paths:
+            path = self._paths[worker]
+            with suppress(FileNotFoundError):  # the disk refused it, so the worker has no state
+                self._files.replace(path, f"{path.removesuffix('.log')}.left")
+            del self._paths[worker]
             sync_folder(self._path, self._files)
 
     def close(self) -> None:
@@ -84,7 +87,8 @@ class WorkerLogs:
 
     def _number(self) -> int:
         """Return a number that no file has or had."""
-        found = (re.match(r"(\d+)\.", name) for name in self._files.listdir(self._path))
+        names = [*self._files.listdir(self._path), *map(os.path.basename, self._paths.values())]
+        found = (re.match(r"(\d+)\.", name) for name in names)
         return max((int(match[1]) for match in found if match), default=0) + 1
 
     def _worker_of(self, path: str) -> str:

@@ -47,7 +47,7 @@ def test_an_opening_syncs_the_records_that_it_returns(tmp_path: Path) -> None:
     files = NotedCalls()
     log = LogFile(str(tmp_path / "a.log"), files)
     assert log.records == [RECORD]
-    assert files.calls[-1] == "fsync"
+    assert files.calls[-4:] == ["fsync", "open", "fsync", "close"], "the file, and its name in the folder"
     log.close()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.connector import AbortForced, CommitDone, CommitVote, LogDamaged, LogSummary, StreamNamed, WorkerNamed
-from penstock.connector.sockets import state_folder
-from penstock.connector.sockets.state_folder import StateFolder
+from penstock.connector.sockets.state_folder import StateFolder, WorkerLogs
+from tests.connector.sockets.test_log_file import NotedCalls
 
 VOTE = CommitVote(1.0, "t1", ((1, 0, 6),))
 
@@ -65,9 +65,36 @@ def test_a_retired_worker_starts_again_at_0_and_its_log_is_kept(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000001.left", "000002.log", "lock"]
 
 
-def test_a_large_log_is_rewritten_as_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_folder, "_LARGEST", 400)
-    made = StateFolder(str(tmp_path))
+def test_a_worker_that_the_disk_refused_to_retire_is_retired_later(tmp_path: Path) -> None:
+    files = NotedCalls()
+    made = WorkerLogs(str(tmp_path), files)
+    made.log("w1").append(CommitDone(1.0, "t1", 3))
+    files.refused = {"replace"}
+    with pytest.raises(OSError, match="no space"):
+        made.retire("w1")
+    files.refused = set()
+    made.retire("w1")
+    made.close()
+    assert LogSummary.of(WorkerLogs(str(tmp_path)).log("w1").records).committed == 0
+
+
+def test_each_worker_has_a_file_of_its_own_after_a_refusal(tmp_path: Path) -> None:
+    files = NotedCalls()
+    made = WorkerLogs(str(tmp_path), files)
+    files.refused = {"replace"}
+    for worker in ("w1", "w3"):
+        with pytest.raises(OSError, match="no space"):
+            made.log(worker)
+    files.refused = set()
+    made.retire("w3")
+    made.log("w2").append(VOTE)
+    assert LogSummary.of(made.log("w1").records).vote is None
+    made.close()
+    assert reopened(tmp_path, "w2").vote is not None
+
+
+def test_a_large_log_is_rewritten_as_its_state(tmp_path: Path) -> None:
+    made = WorkerLogs(str(tmp_path), longest=400)
     log = made.log("w1")
     log.append(StreamNamed(1.0, b"st"))
     for end in range(1, 40):

@@ -1,0 +1,1 @@
+"""The simulator of two-phase commit: workers, their sinks, the connections between them, and their disks."""
