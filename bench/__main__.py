@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench import (
     bulk,
+    chains,
     feed,
     files,
     groups,
@@ -38,6 +39,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "iterable": bulk.iterable,
     "functions": bulk.functions,
     "groups": groups.groups,
+    "chains": chains.chains,
     "held": held.held,
     "joins": joins.joins,
     "load": files.load,

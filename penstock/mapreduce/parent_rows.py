@@ -16,15 +16,15 @@ from penstock.cache import Reader
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.decode.decoder import Decoder
 from penstock.mapreduce.fold.accumulator_fold import ViewChanges
-from penstock.mapreduce.fold.row_format import same_result
-from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange
-from penstock.mapreduce.maps.emissions import Contributions, Emissions, emissions_row
+from penstock.mapreduce.fold.feed_rows import are_apart
+from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, SourceChange, places_of
+from penstock.mapreduce.maps.emissions import Contributions, Emissions, emissions_rows
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.function_map import FunctionMapper
 from penstock.mapreduce.maps.remembered_rows import RememberedRows
 from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.view_databases import emissions_db
-from penstock.views import Row
+from penstock.views import ABSENT, Row
 
 __all__ = ["RowDelta", "change_by_fields", "change_by_function", "row_deltas"]
 
@@ -64,15 +64,12 @@ class RowDelta:
 
 def row_deltas(change: ViewChanges) -> list[RowDelta]:
     """Return the changes of a view's rows for its child views, without rows whose result stays."""
-    out: list[RowDelta] = []
-    for place in range(change.m):
-        had, old = change.result(place, before=True)
-        has, new = change.result(place)
-        if had and has and same_result(old, new):
-            continue
-        key, group = change.group(place)
-        out.append(RowDelta(key, group, Row(group, old) if had else None, Row(group, new) if has else None))
-    return out
+    sides = zip(change.keyed(), change.results(before=True), change.results(), strict=True)
+    return [
+        RowDelta(key, group, _row(group, old), _row(group, new))
+        for (key, group), old, new in sides
+        if are_apart(old, new)
+    ]
 
 
 def change_by_fields(
@@ -94,25 +91,26 @@ def change_by_function(
 ) -> SourceChange:
     """Map rows by the function and remember the emissions; read those before from the store."""
     db, keys, groups = emissions_db(view.number), [d.key for d in deltas], view.groups
-    found = enumerate(view.remembered(reader).emissions(keys))
-    remembered = {i: row for i, row in found if row is not None}
+    known, last = view.remembered(reader).joined(keys)
     new = [i for i, d in enumerate(deltas) if d.new is not None]
     emissions, wrong = mapper.run([deltas[i].new for i in new], groups)
-    good = [(place, keys[i]) for place, i in enumerate(new) if place not in wrong]
-    each = emissions.each(place for place, _ in good)
-    puts = [(key, emissions_row(key, one, groups)) for (_, key), one in zip(good, each, strict=True)]
+    good = np.array([place for place in range(len(new)) if place not in wrong], np.int64)
+    puts = emissions_rows([keys[new[place]] for place in good.tolist()], emissions.take(good), groups)
     if puts:
         writes.puts.append((db, puts))
-    ended = [keys[i] for i in remembered if deltas[i].new is None]
+    ended = [keys[i] for i in known.tolist() if deltas[i].new is None]
     if ended:
         writes.deletes.append((db, ended))
-    last = Emissions.join(list(remembered.values())) if remembered else Emissions.none(0)
     return SourceChange(
         DocumentContributions(view.emitted(emissions), np.array(new, np.int64), emissions.counts),
-        DocumentContributions(view.emitted(last), np.array(list(remembered), np.int64), last.counts),
+        DocumentContributions(view.emitted(last), known, last.counts),
         {new[place]: hold for place, hold in wrong.items()},
-        lambda wanted: [remembered[i].pairs(0, groups) if i in remembered else [] for i in wanted],
+        lambda wanted: last.take_or_none(places_of(known, wanted)).pairs_of_each(groups),
     )
+
+
+def _row(group: Any, result: Any) -> Row | None:
+    return None if result is ABSENT else Row(group, result)
 
 
 def _document(row: Row | None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import DefinitionError, Reader, Writer, decode_key, encode_entry, stored_key
+from penstock.cache import DefinitionError, Reader, Writer, decode_key, decode_keys, encode_entry, stored_key
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys, source_hash
 from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, ContributionSources, Pairs
-from penstock.views import Path
+from penstock.views import ABSENT, Path
 
 
 class IndexCodec:
@@ -84,14 +84,13 @@ class IndexChange:
         """Return the number of rows that change."""
         return len(self.keys)
 
-    def group(self, place: int) -> tuple[bytes, Any]:
-        """Return the key of a changed row, as stored and as a value."""
-        return stored_key(self.keys[place]), decode_key(self.keys[place])
+    def keyed(self) -> list[tuple[bytes, Any]]:
+        """Return the keys of all changed rows, as stored and as values."""
+        return list(zip(map(stored_key, self.keys), decode_keys(self.keys), strict=True))
 
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Return (True, value), or (False, None) if there is no row."""
-        found = (self.old if before else self.new)[place]
-        return (False, None) if found is None else (True, found[0])
+    def results(self, before: bool = False) -> list[Any]:
+        """Return the values of all changed rows after the batch or before it; ABSENT if there is no row."""
+        return [ABSENT if found is None else found[0] for found in (self.old if before else self.new)]
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """Return the rows to put and the keys to delete."""

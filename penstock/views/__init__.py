@@ -20,7 +20,7 @@ from penstock.views.condition_notation import condition_text
 from penstock.views.definition_names import nearest
 from penstock.views.definitions import BROKER, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
-from penstock.views.document_paths import parse_path, reach
+from penstock.views.document_paths import is_part, parse_path, reach
 from penstock.views.field_expressions import (
     And,
     Compare,
@@ -147,6 +147,7 @@ __all__ = [
     "filtered_of",
     "fingerprint",
     "is_accumulator",
+    "is_part",
     "is_tree_cell",
     "is_value_cell",
     "nearest",

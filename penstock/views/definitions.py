@@ -247,7 +247,14 @@ class View(Source):
         if isinstance(self.map, FieldMap):
             check_values(self.name, self.map, self.reducers)
             if on_view is not None:
-                check_paths(self.name, self.map, self.reducers, on_view.name, on_view.fields)
+                check_paths(self.name, self.map, self.reducers, on_view.name, on_view.fields, on_view.key_parts)
+
+    @property
+    def key_parts(self) -> int | None:
+        """The number of parts of the keys of its rows. None: the keys are no tuples, or any."""
+        if self.index:
+            return 3
+        return len(self.map.key.paths) if isinstance(self.map, FieldMap) and not self.map.key.single else None
 
     @property
     def index(self) -> bool:

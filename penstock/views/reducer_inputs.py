@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.cache import DefinitionError, key_text
 from penstock.views.definition_names import nearest
+from penstock.views.document_paths import is_part
 from penstock.views.filtered_fields import filtered_of, plain_fields
 from penstock.views.reducer_protocols import TS, Need, Path, Reducer, is_tree_cell
 from penstock.views.view_maps import FieldMap, ReduceFunction
@@ -67,9 +68,17 @@ def check_stamps(view: str, reducers: Reducers, source: str, stamped: bool) -> N
 
 
 def check_paths(
-    view: str, fields: FieldMap, reducers: Reducers, source: str, source_fields: tuple[str, ...] | None
+    view: str,
+    fields: FieldMap,
+    reducers: Reducers,
+    source: str,
+    source_fields: tuple[str, ...] | None,
+    parts: int | None = None,
 ) -> None:
-    """Raise DefinitionError if a chained view reads a path that rows don't have. Rows have a key and a value."""
+    """Raise DefinitionError if a chained view reads a path that rows don't have. Rows have a key and a value.
+
+    `parts` is the number of parts of the parent view's keys, if it is known.
+    """
     read: list[Path] = [*fields.key.paths]
     if fields.where is not None:
         read += fields.where.paths()
@@ -83,10 +92,15 @@ def check_paths(
                 f"view {view!r} reads {dotted!r} of the view {source!r}, whose rows have a key and a "
                 f"value; write 'key', 'value', or 'value.{dotted}'"
             )
-        if root == "key" and names:
+        if root == "key" and not all(map(is_part, names)):
             raise DefinitionError(
                 f"view {view!r} reads {dotted!r} of the view {source!r}; a key has no fields, so write "
-                "'key', or take it apart in a function view"
+                "'key', or 'key.0' for the first part of a key that is a tuple"
+            )
+        if root == "key" and names and parts is not None and int(names[0]) >= parts:
+            raise DefinitionError(
+                f"view {view!r} reads {dotted!r} of the view {source!r}; its keys have {parts} parts, and the first "
+                "is 'key.0'"
             )
         if root == "value" and names and source_fields and names[0] not in source_fields:
             near = nearest(names[0], source_fields) or source_fields[0]

@@ -87,8 +87,8 @@ BUGS = [
     Bug(
         "a view of a view is not told of groups that go",
         "mapreduce.parent_rows:row_deltas",
-        "if had and has and same_result(old, new):",
-        "if not has or (had and same_result(old, new)):",
+        "if are_apart(old, new)",
+        "if new is not ABSENT and are_apart(old, new)",
     ),
     # reducing
     Bug(

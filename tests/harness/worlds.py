@@ -108,7 +108,7 @@ VIEWS = (
     View("initials", "users", Count(), fn=initials),
     View("tags", "orders", {"n": Count(), "size": Group(None, Polynomial())}, fn=tags),
     View("lengths", "namecount", Sum(), fn=by_length),
-    View("totals", "revenue", {"n": Count(), "t": Sum("value.total")}, key="value.n"),
+    View("totals", "revenue", {"n": Count(), "t": Sum("value.total")}, key=("value.n", "key.1")),
     View("hearsay", "heard", {"n": Count(), "total": Sum("amount")}, key="name"),
     View("parities", "lengths", Sum("value"), key="key"),
 )

@@ -212,6 +212,9 @@ def _weight(group: Any) -> int:
 def at(value: Any, path: str | None) -> Any:
     """Return the value at a dotted path, or null if there is none."""
     for name in path.split(".") if path else ():
+        if isinstance(value, tuple):
+            value = dict(zip(map(str, range(len(value))), value, strict=False)).get(name)
+            continue
         if not isinstance(value, dict):
             return None
         value = value.get(name)

@@ -129,7 +129,8 @@ def test_a_view_of_a_view(app: App, users: Table) -> None:
     [
         ({"key": "name"}, ["'name' of the view 'names'", "value.name"]),
         ({"key": ("key", "n")}, ["value.n"]),
-        ({"key": "key.0"}, ["'key.0'", "a key has no fields"]),
+        ({"key": "key.name"}, ["'key.name'", "a key has no fields", "'key.0'"]),
+        ({"key": "key.00"}, ["'key.00'", "a key has no fields"]),
         ({"value": "total"}, ["value.total"]),
         ({"where": "paid"}, ["value.paid"]),
         ({"where": ~(field("key") > 1) | field("n")}, ["value.n"]),
@@ -143,6 +144,15 @@ def test_a_view_of_a_view_reads_key_and_value(users: Table, wrong: dict[str, Any
     names = users.view("names", key="name", reduce={"n": count(), "total": total("amount")})
     with refused("view 'v' reads", *parts):
         names.view("v", **{"key": "key", "reduce": count(), **wrong})
+
+
+def test_a_view_of_a_view_reads_parts_of_keys(users: Table) -> None:
+    pairs = users.view("pairs", key=("city", "name"), reduce=count())
+    assert pairs.view("v", key="key.1", value="value", reduce=total()).source is pairs
+    with refused("view 'w' reads 'key.2' of the view 'pairs'", "2 parts"):
+        pairs.view("w", key="key.2", reduce=count())
+    names = users.view("names", key="name", reduce=count())
+    assert names.view("x", key="key.0.1", reduce=count()).source is names
 
 
 def test_a_value_of_unknown_form_may_be_read_into(users: Table) -> None:

@@ -53,6 +53,7 @@ _ESCAPED = b"\x00\xff"
 _PAST = b"\xff"  # above every byte that can follow a prefix: tags, terminators and the bytes of UTF-8
 
 _MANY = 32  # from this many keys on, decoding by column is faster
+_TEXT_TAG = _TEXT[0]
 _tag = itemgetter(0)
 _FEW, _SHORT, _WORD = 16, 1000, 1 << 63  # as many elements, each of at most this length, always fit into MAX_KEY
 
@@ -103,7 +104,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_keys(keys: Sequence[bytes]) -> list[Any]:
-    """Decode many keys. If all are texts, or all are ints, this costs a fraction of single calls.
+    """Decode many keys. If all are texts, ints or tuples, this costs a fraction of single calls.
 
     >>> decode_keys([encode_key(i) for i in (7, -1, 1 << 40)])
     [7, -1, 1099511627776]
@@ -117,7 +118,14 @@ def decode_keys(keys: Sequence[bytes]) -> list[Any]:
                 return [key[1:].decode() for key in keys]
             except UnicodeDecodeError:
                 pass
-    return list(map(decode_key, keys))
+        if tags == {_TUPLE[0]}:
+            try:
+                read = [_read_elements(key, 1, len(key)) for key in keys]
+            except (IndexError, KeyError, ValueError, OverflowError, RecursionError):
+                read = []
+            if [end for _, end in read] == list(map(len, keys)):
+                return [items for items, _ in read]
+    return list(map(decode_key, keys))  # an invalid key raises its error
 
 
 def _ints(keys: Sequence[bytes]) -> list[int] | None:
@@ -291,7 +299,14 @@ def _read_elements(data: bytes, at: int, stop: int) -> tuple[tuple[Key, ...], in
     """Decode elements up to the end of the data or to the terminator."""
     items: list[Key] = []
     while at < stop and data[at]:
-        item, at = _READ[data[at]](data, at + 1)
+        tag, first = data[at], at + 1
+        if tag == _TEXT_TAG:  # most elements are texts without zeros
+            end = data.index(0, first)
+            if data[end + 1 : end + 2] != _PAST:
+                items.append(data[first:end].decode())
+                at = end + 1
+                continue
+        item, at = _READ[tag](data, first)
         items.append(item)
     return tuple(items), at
 

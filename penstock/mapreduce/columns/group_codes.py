@@ -30,16 +30,17 @@ BAD = -3  # the value cannot be a group
 
 _PLAIN = frozenset({str, int, type(None)})
 _FEW = 16  # limit of codes up to which Python is faster than NumPy's fixed cost
-_COST = 220  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
+_COST = 230  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
 _TUPLE_COST = 100  # further bytes of a tuple of a text and an int, measured likewise
 
 
 class Groups(dict[Any, int]):
     """The groups of one key, in order of first occurrence."""
 
-    __slots__ = ("_owners", "crcs", "encoded", "nbytes", "order", "stored")
+    __slots__ = ("_owners", "crcs", "encoded", "nbytes", "order", "stored", "tokens")
 
     def __init__(self) -> None:
+        self.tokens: list[Any] = []  # the keys of this dictionary, by code
         self.stored: list[bytes] = []
         self.crcs: list[int] = []
         self.order: NDArray[np.uint64] = np.zeros(256, np.uint64)  # the first 8 bytes of stored keys
@@ -96,7 +97,13 @@ class Groups(dict[Any, int]):
 
     def value(self, code: int) -> Any:
         """Return the group with this code."""
-        return decode_key(self.whole(code))
+        token = self.tokens[code]
+        return decode_key(self.whole(code)) if _is_encoded(token) else token
+
+    def keyed(self, codes: NDArray[Any]) -> list[tuple[bytes, Any]]:
+        """Return the stored keys and the values of the groups with these codes."""
+        stored = self.stored
+        return [(stored[code], self.value(code)) for code in codes.tolist()]
 
     def whole(self, code: int) -> bytes:
         """Return the encoding of the group with this code."""
@@ -116,6 +123,7 @@ class Groups(dict[Any, int]):
         if key is not encoded and key != encoded:
             self.encoded[code] = encoded
         self.stored.append(key)
+        self.tokens.append(token)
         self.crcs.append(crc32c(key))
         if code == self.order.size:
             grown = np.zeros(2 * code, np.uint64)
@@ -171,6 +179,11 @@ def _is_plain(value: Any) -> bool:
     """Return True if Python takes the value as equal to its equal groups only."""
     kind = type(value)
     return kind in _PLAIN or kind is bytes or (kind is tuple and _PLAIN.issuperset(map(type, value)))
+
+
+def _is_encoded(token: Any) -> bool:
+    """Return True if a token holds the encoding of its group, not the group itself."""
+    return type(token) is tuple and len(token) == 1 and type(token[0]) is bytes
 
 
 def _all_plain(values: Sequence[Any]) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import MAX_DEPTH, unpack_hook
-from penstock.views import Path, reach
+from penstock.views import Path, is_part, reach
 
 _BESIDE_MAPS = frozenset({dict, list, str, bool, int, float, type(None)})
 """The types of values that a struct decoder can distinguish from a map."""
@@ -141,7 +141,11 @@ def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
                 return iter([d[name] for d in docs])
             except KeyError:
                 return iter([d.get(name) for d in docs])
-        return iter([reach(d, path) for d in docs])
+        above = list(get(path[:-1]))
+        if set(map(type, above)) == {tuple} and is_part(path[-1]):
+            part = int(path[-1])
+            return iter([key[part] if part < len(key) else None for key in above])
+        return iter([reach(value, path[-1:]) for value in above])
 
     return get
 

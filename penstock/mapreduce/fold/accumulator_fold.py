@@ -21,14 +21,14 @@ from penstock.cache import Reader, StoreDamaged, Writer, error_text, pack
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.fold.accumulators import Accumulators
-from penstock.mapreduce.fold.feed_rows import FeedChanges
+from penstock.mapreduce.fold.feed_rows import FeedChanges, row_results
 from penstock.mapreduce.fold.group_sums import Delta, added
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.fold.small_fold import FewContributions, SmallFold, one_by_one
 from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.maps.field_plan import cell_fields
 from penstock.mapreduce.reducers.user_group import UserGroup
-from penstock.views import GroupTotals, is_accumulator
+from penstock.views import ABSENT, GroupTotals, is_accumulator
 
 Ints = NDArray[np.int64]
 
@@ -59,12 +59,12 @@ class ViewChanges(Protocol):
         """Return the number of rows that change."""
         ...
 
-    def group(self, place: int) -> tuple[bytes, Any]:
-        """Return the group of a changed row, as its stored key and as a value."""
+    def keyed(self) -> list[tuple[bytes, Any]]:
+        """Return the groups of all changed rows: their stored keys and their values."""
         ...
 
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Return (True, result) after the batch or before it, or (False, None) if there is no row."""
+    def results(self, before: bool = False) -> list[Any]:
+        """Return the results of all changed rows after the batch or before it; ABSENT if there is no row."""
         ...
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -100,12 +100,11 @@ class _Accumulated:
     def m(self) -> int:
         return self.change.m
 
-    def group(self, place: int) -> tuple[bytes, Any]:
-        code = int(self.change.codes[place])
-        return self.groups.stored[code], self.groups.value(code)
+    def keyed(self) -> list[tuple[bytes, Any]]:
+        return self.groups.keyed(self.change.codes)
 
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        return self.node.result(self.change, place, before)
+    def results(self, before: bool = False) -> list[Any]:
+        return self.node.results(self.change, before)
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         return self.node.rows(self.change, self.groups)
@@ -118,8 +117,8 @@ class _Accumulated:
         return self.node.newly_held(self.change)
 
     def fed(self, view: int) -> FeedChanges:
-        node, change, groups = self.node, self.change, self.groups
-        whole = [groups.whole(code) for code in change.codes.tolist()]
+        node, change = self.node, self.change
+        whole = [self.groups.whole(code) for code in change.codes.tolist()]
         old, new = (
             np.concatenate([n[None, :], *(t.lanes for t in totals)])
             for n, totals in ((change.old_n, change.old), (change.n, change.new))
@@ -248,10 +247,15 @@ class ReduceNode:
         n = int((change.old_n if before else change.n)[place])
         return RowState(n, lanes, spills, held)
 
-    def result(self, change: GroupChanges, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Return (True, result) of a changed group, or (False, None) if it has no row."""
-        state = self.state(change, place, before)
-        return (True, self.codec.result(state)) if state.n else (False, None)
+    def results(self, change: GroupChanges, before: bool = False) -> list[Any]:
+        """Return the results of all changed groups; ABSENT for a group that has no row."""
+        n, totals = (change.old_n, change.old) if before else (change.n, change.new)
+        odd = self.odd(change).nonzero()[0].tolist()
+        out = row_results(self.codec, np.concatenate([n[None, :], *(t.lanes for t in totals)]).T, odd)
+        for place in odd:
+            state = self.state(change, place, before)
+            out[place] = self.codec.result(state) if state.n else ABSENT
+        return out
 
     def rows(self, change: GroupChanges, groups: Groups) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """Return the rows to put, mostly in key order, and the keys to delete."""
@@ -353,7 +357,8 @@ class ReduceNode:
         for place, code in enumerate(change.codes.tolist()):
             was = held.get(code)
             if place in errors and change.n[place]:
-                last = was[1] if was is not None else self.result(change, place, before=True)[1]
+                state = self.state(change, place, before=True)
+                last = was[1] if was is not None else self.codec.result(state) if state.n else None
                 change.held[place] = [error_text(errors[place]), last]
             elif was is not None:
                 change.released.add(place)

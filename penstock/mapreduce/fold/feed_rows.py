@@ -112,13 +112,14 @@ class ResultChanges:
         if _PLAIN.issuperset(map(type, self.old)) and _PLAIN.issuperset(map(type, self.new)):
             apart = list(map(ne, self.old, self.new))
         else:
-            apart = list(map(_are_apart, self.old, self.new))
+            apart = list(map(are_apart, self.old, self.new))
         if all(apart):
             return self
         return ResultChanges(self.view, *(list(compress(own, apart)) for own in (self.groups, self.old, self.new)))
 
 
-def _are_apart(old: Any, new: Any) -> bool:
+def are_apart(old: Any, new: Any) -> bool:
+    """Return True if readers see different results."""
     return old is not new if old is ABSENT or new is ABSENT else not same_result(old, new)
 
 
@@ -143,14 +144,14 @@ def _result_columns(view: int, codec: RowReading, groups: list[bytes], raw: byte
     lanes = np.frombuffer(raw, "<i8").reshape(m, -1) if raw else np.zeros((m, 2), np.int64)
     half = lanes.shape[1] // 2
     strange = [place for place, *_ in odd]
-    old, new = (_row_results(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
+    old, new = (row_results(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
     for place, *payloads in odd:
         own = (ABSENT if payload is None else codec.result(codec.state_of(payload)) for payload in payloads)
         old[place], new[place] = own
     return ResultChanges(view, groups, old, new)
 
 
-def _row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
+def row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
     """Return the results of rows. `strange` rows, which lanes do not determine, are left ABSENT."""
     present = rows[:, 0] != 0
     present[strange] = False

@@ -19,7 +19,7 @@ from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
-from penstock.views import Accumulator, State, read_fields
+from penstock.views import ABSENT, Accumulator, State, read_fields
 
 if TYPE_CHECKING:
     from penstock.mapreduce.fold.accumulators import Accumulators
@@ -93,14 +93,12 @@ class SmallFoldChanges:
     def m(self) -> int:
         return len(self.changed)
 
-    def group(self, place: int) -> tuple[bytes, Any]:
-        code = self.changed[place].code
-        return self.groups.stored[code], self.groups.value(code)
+    def keyed(self) -> list[tuple[bytes, Any]]:
+        return self.groups.keyed(np.array([own.code for own in self.changed], np.int64))
 
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        own = self.changed[place]
-        state = own.old if before else own.new
-        return (True, self.node.codec.result(state)) if state.n else (False, None)
+    def results(self, before: bool = False) -> list[Any]:
+        states = [own.old if before else own.new for own in self.changed]
+        return [self.node.codec.result(state) if state.n else ABSENT for state in states]
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         groups, codec = self.groups, self.node.codec

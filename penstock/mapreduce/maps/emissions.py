@@ -17,15 +17,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import encode_key, order_key, pack, seal, unpack, unseal
+from penstock.cache import decode_keys, encode_key, order_key, pack, seal, seal_many, unpack, unseal_many
 from penstock.mapreduce.columns.column import Column, LaneKind
 from penstock.mapreduce.columns.group_codes import Codes, Groups, local_codes
 from penstock.mapreduce.columns.items import SourceKeys, listed_sources
 from penstock.views import Path, read_fields
 
+_encode = msgspec.msgpack.Encoder().encode  # rows of ints are bytes and lists alone
+_ONE, _FIRST = (np.array([n], "<u4").tobytes() for n in (1, 0))
 Field = Path | None
 Pairs = list[tuple[bytes, Any]]  # (encoded group, value)
 Yielded = list[tuple[int, Any]]  # (group code, value)
@@ -277,14 +280,61 @@ def emissions_row(key: bytes, emissions: Emissions, groups: Groups) -> bytes:
     return seal(key, pack([counts, whole, codes.astype("<u4").tobytes(), values]))
 
 
+def emissions_rows(keys: Sequence[bytes], emissions: Emissions, groups: Groups) -> list[tuple[bytes, bytes]]:
+    """Return the keys with the rows of these emissions, a row for each document."""
+    values = emissions.values
+    kinds: set[int] = set() if values is None else values.all_kinds()
+    single = emissions.counts is None or bool((emissions.counts == 1).all())
+    if not single or not kinds <= {LaneKind.NULL, LaneKind.INT}:
+        each = emissions.each(range(len(keys)))
+        return [(key, emissions_row(key, own, groups)) for key, own in zip(keys, each, strict=True)]
+    count = None if emissions.counts is None else _ONE
+    lanes: list[bytes | None] = [None] * len(keys)
+    if values is not None:
+        raw = values.lane.astype("<i8").tobytes()
+        ints = values.kinds() == LaneKind.INT
+        lanes = [raw[8 * i : 8 * i + 8] if is_int else None for i, is_int in enumerate(ints.tolist())]
+    whole = map(groups.whole, emissions.code.tolist())
+    rows = zip(keys, whole, lanes, strict=True)
+    return seal_many((key, _encode([count, [group], _FIRST, lane])) for key, group, lane in rows)
+
+
+def read_joined(keys: Sequence[bytes], rows: Sequence[bytes], groups: Groups, where: str) -> Emissions:
+    """Decode the rows of several keys, and join their emissions."""
+    counts: list[bytes | None] = []
+    whole: list[list[bytes]] = []
+    codes: list[bytes] = []
+    values: list[Any] = []
+    for payload in unseal_many(keys, rows, where):
+        assert payload is not None, "asked of rows that exist"
+        count, groups_of_row, code, value = unpack(payload)
+        counts.append(count)
+        whole.append(groups_of_row)
+        codes.append(code)
+        values.append(value)
+    sizes = [len(own) >> 2 for own in codes]
+    ends = np.cumsum([0, *map(len, whole)])
+    known = groups.codes(decode_keys([group for own in whole for group in own]))
+    index = np.frombuffer(b"".join(codes), "<u4") + np.repeat(ends[:-1], sizes)
+    column: Column | None = None
+    if all(type(own) is bytes for own in values):
+        column = Column(np.frombuffer(b"".join(values), "<i8").astype(np.int64))
+    elif any(own is not None for own in values):
+        column = Column.of([value for own, size in zip(values, sizes) for value in _listed_values(own, size)])
+    joined = None
+    if any(own is not None for own in counts):
+        ones = [_ONE * size if own is None else own for own, size in zip(counts, sizes)]
+        joined = np.frombuffer(b"".join(ones), "<u4").astype(np.int64)
+    return Emissions(joined, known[index], column)
+
+
+def _listed_values(values: Any, size: int) -> list[Any]:
+    if values is None:
+        return [None] * size
+    own: list[Any] = np.frombuffer(values, "<i8").tolist() if isinstance(values, bytes) else values
+    return own
+
+
 def read_emissions(key: bytes, row: bytes, groups: Groups, where: str) -> Emissions:
     """Decode a row of emissions."""
-    counts, whole, codes, values = unpack(unseal(key, row, where))
-    own = np.fromiter((groups.code_of_encoded(g) for g in whole), np.int32, len(whole))
-    column: Column | None = None
-    if isinstance(values, bytes):
-        column = Column(np.frombuffer(values, "<i8").astype(np.int64))
-    elif values is not None:
-        column = Column.of(values)
-    code = own[np.frombuffer(codes, "<u4")] if len(whole) else np.zeros(0, np.int32)
-    return Emissions(None if counts is None else np.frombuffer(counts, "<u4").astype(np.int64), code, column)
+    return read_joined([key], [row], groups, where)

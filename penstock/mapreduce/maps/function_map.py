@@ -260,9 +260,9 @@ def _several(
 
 def _ordered(doc: Any) -> Any:
     """Copy a view row in canonical form; return a document of a table unchanged."""
-    if not isinstance(doc, Row):
+    if not isinstance(doc, Row) or not isinstance(doc.value, dict | list):
         return doc
-    return Row(doc.key, unpack(canonical(doc.value)) if isinstance(doc.value, dict | list) else doc.value)
+    return Row(doc.key, unpack(canonical(doc.value)))
 
 
 def copies(docs: Sequence[Any], flat: bool = False) -> list[Any]:

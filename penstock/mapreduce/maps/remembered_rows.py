@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.cache import Reader
 from penstock.mapreduce.columns.group_codes import Groups
-from penstock.mapreduce.maps.emissions import Emissions, Pairs, read_emissions
+from penstock.mapreduce.maps.emissions import Emissions, Pairs, read_emissions, read_joined
 from penstock.mapreduce.maps.held_rows import Held, held_in
 
 __all__ = ["RememberedRows"]
@@ -66,6 +69,16 @@ class RememberedRows:
             return [None] * len(places)
         rows = self._reader.get_many(self._db, places)
         return [None if row is None else self.emissions_in(key, row) for key, row in zip(places, rows, strict=True)]
+
+    def joined(self, places: Sequence[bytes]) -> tuple[NDArray[np.int64], Emissions]:
+        """Return the numbers of the places that have a row, and their emissions; each place is one document."""
+        assert self._db is not None, "asked of views that have a function"
+        rows = self._reader.get_many(self._db, places)
+        known = [i for i, row in enumerate(rows) if row is not None]
+        if not known:
+            return np.zeros(0, np.int64), Emissions.none(0)
+        stored = [row for row in rows if row is not None]
+        return np.array(known), read_joined([places[i] for i in known], stored, self.groups, self._db)
 
     def all_emissions(self) -> Iterator[tuple[bytes, Emissions]]:
         """Iterate over the emissions of all places."""

@@ -14,6 +14,7 @@ from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.nodes.node_log import Nodes
 from penstock.mapreduce.trees.deferred_items import WaitingItems
 from penstock.mapreduce.trees.tree_rows import ChangedRows
+from penstock.views import ABSENT
 
 Depths = dict[tuple[bytes, int], int]  # known depth by group and trie
 
@@ -47,15 +48,14 @@ class TreeChange:
         """Return the number of rows that change."""
         return len(self.changed.old)
 
-    def group(self, place: int) -> tuple[bytes, Any]:
-        """Return the group of a changed row, as its stored key and as a value."""
-        code = int(self.changed.codes[place])
-        return self.groups.stored[code], self.groups.value(code)
+    def keyed(self) -> list[tuple[bytes, Any]]:
+        """Return the groups of all changed rows: their stored keys and their values."""
+        return self.groups.keyed(self.changed.codes)
 
-    def result(self, place: int, before: bool = False) -> tuple[bool, Any]:
-        """Return (True, result) of a changed group, or (False, None) if it has no row."""
-        state = (self.changed.old if before else self.changed.new)[place]
-        return (False, None) if state is None else (True, self.node.codec.result(state))
+    def results(self, before: bool = False) -> list[Any]:
+        """Return the results of all changed rows after the batch or before it; ABSENT if there is no row."""
+        states = self.changed.old if before else self.changed.new
+        return [ABSENT if state is None else self.node.codec.result(state) for state in states]
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """Return the rows to put and the keys to delete."""

@@ -205,11 +205,15 @@ def _length(group: Any) -> int:
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path, or None if there is none."""
+    """Return the value at a path, or None if there is none. A name of digits is a part of a tuple."""
     for name in path:
-        if type(value) is not dict and not isinstance(value, Mapping):
+        if isinstance(value, tuple):
+            numbers = [str(i) for i in range(len(value))]
+            value = value[numbers.index(name)] if name in numbers else None
+        elif type(value) is dict or isinstance(value, Mapping):
+            value = value.get(name)
+        else:
             return None
-        value = value.get(name)
     return value
 
 
