@@ -82,6 +82,8 @@ class SourceAcceptor:
         self._registry = registry
         self.name = ""
         """The name of the connector, once it said HELLO."""
+        self.has_refused = False
+        """A stream was refused, and no ACK was sent since."""
         self._most, self._refill = credits, refill
         self._streams: dict[int, AcceptedStream] = {}
         self._rolling_back = False
@@ -108,6 +110,7 @@ class SourceAcceptor:
         """Open a stream at its last committed message, or refuse it."""
         if self._rolling_back or not self._registry.claim(frame.stream):
             self.session.send(NotifyAck(False, frame.stream, frame.point))
+            self.has_refused = True
         else:
             point = self._registry.committed(frame.stream)
             self._streams[frame.stream] = AcceptedStream(point)
@@ -183,6 +186,7 @@ class SourceAcceptor:
         if granted or points:
             self.session.send(Ack(granted, points))
             self.credits = self._most
+            self.has_refused = False
 
 
 _FAILED = (SessionState.FAILED,)

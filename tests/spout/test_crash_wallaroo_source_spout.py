@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import penstock as ps
@@ -106,6 +107,17 @@ def test_the_streams_of_one_connector_have_points_of_their_own(tmp_path: Path) -
                     connector.end()
         offsets = store.engine.status()["sources"]
         assert [offsets[source] for source in sources(names)] == [6, 6]
+
+
+def test_each_form_is_taken_and_a_bad_message_goes_to_quarantine(tmp_path: Path) -> None:
+    good = msgspec.msgpack.encode({"id": 1, "name": "n0", "v": 3})
+    with opened(tmp_path / "store") as store, Connector() as connector:
+        connector.connect(store.address)
+        connector.send((5, good), (9, b"no document"), (12, b'{"id": 2, "name": "n0", "v": 4}\n'))
+        connector.end()
+        assert found(store.engine) == ({1: {"id": 1, "name": "n0", "v": 3}, 2: {"id": 2, "name": "n0", "v": 4}}, 1)
+        [bad] = store.engine.quarantine()
+        assert (bad.source, bad.place, bad.offset, bad.data) == (SOURCE, "message 9", 9, b"no document")
 
 
 def sources(names: tuple[bytes, ...]) -> list[str]:

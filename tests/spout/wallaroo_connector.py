@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self, TypeVar
 
@@ -36,7 +37,6 @@ class Connector:
     def __init__(self, stream: int = STREAM, name: bytes = NAME) -> None:
         self.sent: list[tuple[int, bytes]] = []  # every message, in order
         self.acked: int | None = None
-        self.sizes: list[int] = []  # the messages of each session
         self._stream, self._name = stream, name
         self._role: SourceConnector | None = None
         self._socket: socket.socket | None = None
@@ -58,16 +58,17 @@ class Connector:
         self._socket = socket.create_connection(address, timeout=PATIENCE)
         self._role = SourceConnector(Hello(SOURCE_VERSION, COOKIE, "app", "c1"))
         self._role.session.do(StartSession())
-        while not self._role.credits:
-            self._turn()
-        self._role.session.do(OpenStream(self._stream, self._name, self.acked))
+        self.until(lambda: self.role.credits > 0)
+        self.open()
+
+    def open(self) -> None:
+        """Open the stream, and send again all messages after the worker's point."""
+        self.role.session.do(OpenStream(self._stream, self._name, self.acked))
         opened = self._wait(StreamOpened)
         known = -1 if opened.point is None else opened.point
         assert known >= (-1 if self.acked is None else self.acked), "an acknowledged message is durable"
         self.acked = opened.point
-        again = [message for message in self.sent if message[0] > known]
-        assert all(number != known for number, _ in again)
-        self._give(again)
+        self._give([message for message in self.sent if message[0] > known])
 
     def send(self, *messages: tuple[int, bytes]) -> None:
         """Send messages."""
@@ -76,13 +77,21 @@ class Connector:
 
     def settle(self) -> None:
         """Return after everything that was sent is acknowledged."""
-        while self.sent and self.acked != self.sent[-1][0]:
-            self._turn()
+        self.until(lambda: not self.sent or self.acked == self.sent[-1][0])
 
     def listen(self) -> None:
         """Receive until the connection ends, which is a ConnectionError."""
-        while True:
+        self.until(lambda: False)
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Receive until a condition holds."""
+        while not done():
             self._turn()
+
+    def patience(self, seconds: float) -> None:
+        """Set the seconds after which silence is an error."""
+        assert self._socket is not None, "connect first"
+        self._socket.settimeout(seconds)
 
     def end(self) -> None:
         """End the stream after everything is acknowledged."""
@@ -103,8 +112,7 @@ class Connector:
 
     def _give(self, messages: list[tuple[int, bytes]]) -> None:
         for number, body in messages:
-            while self.role.credits <= 0:
-                self._turn()
+            self.until(lambda: self.role.credits > 0)
             self.role.session.do(SendMessage(self._stream, number, body))
         self._flush()
 

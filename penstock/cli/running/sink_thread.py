@@ -145,8 +145,10 @@ class SinkThread(threading.Thread):
                     self._wait_for_sink()
                 self._step(last)
                 if isinstance(self._sink, WallarooSourceSink):
-                    self._sink.finish() if last else self._sink.tend()
+                    self._sink.tend()
                 self._last.wait(_LOOK if self._busy is None else _TURN)
+            if isinstance(self._sink, WallarooSourceSink):
+                self._sink.finish()
         except PositionExpired as error:
             self.error = SinkBehind(self.text, error.asked, _expired(error))
         except PositionAhead as error:

@@ -3,6 +3,7 @@
 Invariants:
 
 - a checkpoint has all messages that one read brought. ACK follows after `save` has returned for each of its streams;
+- a connector whose stream was refused gets an ACK a second later. Other implementations ask again only after one;
 - a stream is released after its connection's last save, so the next session finds its committed point;
 - a server that closes asks its connectors by RESTART to connect again later.
 """
@@ -22,6 +23,7 @@ __all__ = ["AcceptorServer"]
 
 Save = Callable[[int, Sequence[DataReceived]], None]
 """Makes messages of one stream durable."""
+_RETRY = 1.0  # seconds from a refused stream to the next ACK
 _log = logging.getLogger("penstock")
 
 
@@ -51,6 +53,16 @@ class ConnectorConversation:
     @property
     def peer(self) -> str:
         return f"connector {self._acceptor.name or 'without HELLO'}"
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds until the ACK that lets the peer ask again for a refused stream."""
+        return _RETRY if self._acceptor.has_refused else None
+
+    def wake(self) -> None:
+        """Send an ACK, which has the credits of the refused NOTIFY."""
+        self.session.do(BeginCheckpoint())
+        self.session.do(CompleteCheckpoint())
 
     def answer(self) -> None:
         """Save the messages that arrived, then acknowledge them."""

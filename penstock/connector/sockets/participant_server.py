@@ -51,6 +51,11 @@ class WorkerConversation:
     def peer(self) -> str:
         return f"worker {self._participant.worker}"
 
+    @property
+    def pause(self) -> None:
+        """A participant only answers."""
+        return None
+
     def answer(self) -> None:
         """Handle the events of a session, which may lead to further events."""
         while events := self.session.events():
@@ -67,6 +72,9 @@ class WorkerConversation:
                     # A worker that reconnects is denied until its former session has ended, which is no fault.
                     level = logging.WARNING if self._participant.is_approved else logging.INFO
                     _log.log(level, "a session of %s was ended %s: %s", self.peer, by, event.text)
+
+    def wake(self) -> None:
+        """Do nothing: there is no pause."""
 
     def leave(self) -> None:
         """Close without a word: the protocol has none for this side."""

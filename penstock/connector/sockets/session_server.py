@@ -41,8 +41,17 @@ class Conversation(Protocol):
         """The name of the peer in log lines."""
         ...
 
+    @property
+    def pause(self) -> float | None:
+        """Seconds without input after which `wake` is called, or None."""
+        ...
+
     def answer(self) -> None:
         """Handle the events of the session, which may lead to further events. `HostClosed` ends the session."""
+        ...
+
+    def wake(self) -> None:
+        """Do the work that needs no input."""
         ...
 
     def leave(self) -> None:
@@ -146,9 +155,12 @@ class SessionServer:
             talk.answer()
             data = session.outgoing()
             try:
-                received = _exchange(connection, data, session.over, session.patience)
+                received = _exchange(connection, data, session.over, session.patience or talk.pause)
             except TimeoutError:
-                session.expire()
+                if session.patience is None:
+                    talk.wake()
+                else:
+                    session.expire()
                 continue
             except OSError as error:  # an OSError of the host's state is no end of a connection
                 _log.info("a connection of %s ended: %s", talk.peer, error.strerror or error)

@@ -16,6 +16,7 @@ import pytest
 
 from penstock.cache import PenstockError
 from penstock.connector import (
+    CREDITS,
     FIRST_RTAG,
     PATIENCE,
     AcceptorServer,
@@ -32,6 +33,7 @@ from penstock.connector import (
     StartSession,
     StreamRegistry,
 )
+from penstock.connector.sockets import acceptor_server
 from penstock.connector.sockets.state_folder import StateFolder
 from tests.connector.reference.frames import encoded, split
 from tests.connector.sockets.listening_worker import ListeningWorker
@@ -250,6 +252,20 @@ def a_connector_returns(folder: Path) -> None:
         assert saved.kept == [1, 2, 3]
 
 
+def a_refused_stream_gets_an_ack(folder: Path) -> None:
+    with closing(Saved()) as saved, Connector() as connector, Connector() as other:
+        connector.connect(saved.server.address)
+        with pytest.raises(ConnectionError, match="StreamRefused"):
+            other.connect(saved.server.address)
+        connector.cut()
+        other.patience(without_progress)
+        other.until(lambda: other.role.credits >= CREDITS)
+        other.open()
+        other.send((1, b"x"))
+        other.end()
+        assert saved.kept == [1]
+
+
 def a_server_that_closes_asks_for_a_restart(folder: Path) -> None:
     with Connector() as connector:
         with closing(Saved()) as saved:
@@ -308,10 +324,19 @@ BUGS: list[tuple[Callable[[Path], None], Bug]] = [
     ),
     (a_connector_returns, Bug("streams are never released", ACCEPTOR + "release", "self._acceptor.release()", "pass")),
     (
+        a_refused_stream_gets_an_ack,
+        Bug("a refused stream waits for ever", ACCEPTOR + "wake", "self.session.do(CompleteCheckpoint())", "pass"),
+    ),
+    (
         a_server_that_closes_asks_for_a_restart,
         Bug("a server closes without RESTART", ACCEPTOR + "leave", "self.session.do(RestartPeer())", "pass"),
     ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_server, "_RETRY", 0.05)
 
 
 @pytest.mark.parametrize("check", dict.fromkeys(check for check, _ in BUGS), ids=lambda check: check.__name__)
