@@ -46,6 +46,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "formats": files.formats,
     "nested": nested.nested,
     "put": single.put,
+    "group": single.group,
     "keys10m": large.many,
     "max": trees.by_city,
     "half": trees.half,

@@ -6,19 +6,22 @@ The smallest synced LMDB transaction of the same disk is measured in turns with 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, Literal
 
 import msgspec
 
+import penstock as ps
 from bench import child
 from bench.limits import SmallestCommit
 from bench.load import fill, fresh
 from bench.plan import Plan
 from bench.report import Figure, median, percentile
-from bench.workload import TABLE
+from bench.workload import TABLE, app
 
 MEDIAN_BEYOND, P99 = 0.0005, 3.0
+GROUP = 1.2  # CPU time of a put whose thread waits for its ticket, in units of a synced put
+_TURN = 50  # puts of one mode in a row
 
 
 def put(plan: Plan) -> Iterator[Figure]:
@@ -70,3 +73,49 @@ def puts(folder: str, keys: int, puts: int) -> dict[str, Any]:
             mine.append(perf_counter() - began)
         work.check(engine)
     return {"puts": mine, "commits": commits}
+
+
+def group(plan: Plan) -> Iterator[Figure]:
+    """Measure the CPU time of a put under durability="group", by one thread that waits for each."""
+    got = child.run("bench.single:group_puts", folder=plan.at("group"), keys=plan.keys, puts=plan.puts)
+    grouped, synced = median(got["group"]), median(got["sync"])
+    yield Figure(
+        "group",
+        "one waiting thread",
+        1e6 * grouped,
+        "µs of CPU",
+        {"synced put, µs of CPU": 1e6 * synced},
+        got["idle"],
+        f"≤ {GROUP:g} × a synced put",
+        grouped / synced,
+        plan.met(grouped <= GROUP * synced),
+    )
+
+
+def group_puts(folder: str, keys: int, puts: int) -> dict[str, Any]:
+    """Return the CPU seconds of puts in both modes, in turns, as means of a few puts."""
+    root = fresh(folder)
+    engine, work = fill(root / "store", keys, 50_000)
+    engine.close()
+    docs = [msgspec.json.decode(line) for line in work.upserts(puts)]
+    turn = min(_TURN, puts // 2)
+    spent: dict[str, list[float]] = {"sync": [], "group": []}
+    for a in range(0, len(docs), turn):
+        mode: Literal["sync", "group"] = "group" if a // turn % 2 else "sync"
+        part = docs[a : a + turn]
+        first = len(part) // 5  # puts that find a store that was just opened
+        with ps.open(app(), root / "store", durability=mode) as engine:
+            _put_each(engine, part[:first])
+            began = process_time()
+            _put_each(engine, part[first:])
+            spent[mode].append((process_time() - began) / (len(part) - first))
+    with ps.open(app(), root / "store", readonly=True) as engine:
+        work.check(engine)
+    return spent
+
+
+def _put_each(engine: ps.Engine, docs: list[dict[str, Any]]) -> None:
+    for doc in docs:
+        ticket = engine.put(TABLE, doc)
+        if isinstance(ticket, ps.Ticket):
+            ticket.result()

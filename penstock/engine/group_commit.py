@@ -2,11 +2,20 @@
 
 A commit is due 5 ms after the first waiting record, or at 10,000 documents, and is synced like any other. A crash
 costs at most records whose tickets had no result yet. Records are committed in the order in which they were put.
+
+If one thread puts alone and waits for a ticket, nothing else would join its group. It then commits the group itself, at
+once, instead of waiting for another thread to wake up. Invariants:
+
+- a thread is alone if the group before and all waiting records are its own;
+- one thread commits at a time, and it takes the records that have waited longest;
+- the committing thread looks every 5 ms while others commit, so their puts need not wake it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.cache import Closed
@@ -14,6 +23,7 @@ from penstock.core import ONE, Batch
 from penstock.views import Counts
 
 DUE = 0.005
+_SEVERAL = 0  # no thread has this number
 _FULL = 4 * ONE  # records that may wait before a put has to wait too
 
 
@@ -29,8 +39,9 @@ class Ticket:
     1 applied True
     """
 
-    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, check: Callable[[], object] = lambda: None, lead: Callable[[], object] = lambda: None) -> None:
         self._check = check  # raises where nobody will settle it
+        self._lead = lead  # commits what waits, if nothing else can join it
         self._done = threading.Event()
         self._counts = Counts()
         self._error: BaseException | None = None
@@ -58,6 +69,8 @@ class Ticket:
         """
         if not self._done.is_set():
             self._check()
+            if timeout is None:
+                self._lead()
         if not self._done.wait(timeout):
             raise TimeoutError(f"not durable after {timeout} s; wait longer, or call engine.flush()")
         if self._error is not None:
@@ -71,17 +84,27 @@ class Ticket:
 
 
 class Committer:
-    """The thread that commits groups of puts, and its queue."""
+    """The thread that commits groups of puts, and their queue."""
 
     def __init__(
-        self, commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]], check: Callable[[], object]
+        self,
+        commit: Callable[[Sequence[tuple[str, Batch]]], dict[int, Counts]],
+        check: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._commit = commit
         self._check = check
+        self._clock = clock
+        self._turn = threading.Lock()  # of the thread that commits
         self._wake = threading.Condition()
-        self._waiting: list[tuple[str, Batch, Ticket]] = []
+        self._waiting: deque[tuple[str, Batch, Ticket]] = deque()
         self._records = 0
+        self._since = 0.0  # when the first of them came
+        self._putter = self._last = _SEVERAL  # the thread of all waiting records, and of the last group
+        self._led = False  # a thread has committed for itself since this one last looked
+        self._looking = False  # this thread looks again soon, although nobody wakes it
         self._queued = self._settled = 0  # parts, ever
+        self._blocked = 0  # threads that wait for room or for a flush
         self._hurry = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
@@ -89,17 +112,24 @@ class Committer:
 
     def submit(self, table: str, parts: Iterable[Batch]) -> Ticket:
         """Queue records for the next commits; while too many wait, no more are taken from `parts`."""
-        ticket = Ticket(self._check)
+        ticket = Ticket(self._check, self._lead)
+        own = threading.get_ident()
         for batch in parts:
             with self._wake:
-                self._wake.wait_for(lambda: self._records < _FULL or self._closed)
+                if self._records >= _FULL and not self._closed:
+                    self._block(lambda: self._records < _FULL or self._closed)
                 if self._closed:
                     raise Closed("the engine")
                 ticket._left += 1
+                if not self._waiting:
+                    self._since, self._putter = self._clock(), own
+                elif self._putter != own:
+                    self._putter = _SEVERAL
                 self._waiting.append((table, batch, ticket))
                 self._records += batch.size
                 self._queued += 1
-                self._wake.notify_all()
+                if not (self._looking and self._is_alone(own)) or self._records >= ONE:
+                    self._wake.notify_all()
         with self._wake:
             ticket._one_less()
         return ticket
@@ -110,7 +140,7 @@ class Committer:
             last = self._queued
             self._hurry = True
             self._wake.notify_all()
-            self._wake.wait_for(lambda: self._settled >= last)
+            self._block(lambda: self._settled >= last)
 
     def close(self) -> None:
         """Commit what waits, and end the thread."""
@@ -118,43 +148,98 @@ class Committer:
             self._closed = True
             self._wake.notify_all()
         self._thread.join()
+        with self._turn:
+            pass  # a thread that commits for itself has ended
+
+    def _block(self, until: Callable[[], bool]) -> None:
+        self._blocked += 1
+        try:
+            self._wake.wait_for(until)
+        finally:
+            self._blocked -= 1
+
+    def _is_alone(self, thread: int) -> bool:
+        return self._putter == self._last == thread
+
+    def _lead(self) -> None:
+        """Commit all that waits, if it is of this thread and no other thread puts."""
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            own = threading.get_ident()
+            while self._settled < self._queued:
+                with self._wake:
+                    taken = self._take() if self._waiting and self._is_alone(own) else deque()
+                    self._led = self._led or bool(taken)
+                if not taken:
+                    break
+                self._settle(taken)
+        finally:
+            self._turn.release()
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
-                    return
-                self._wake.wait_for(lambda: self._records >= ONE or self._closed or self._hurry, DUE)
-                taken = self._take()
-                self._wake.notify_all()
-            self._settle(taken)
+        while self._await():
+            with self._turn:
+                with self._wake:
+                    taken = self._take() if self._is_due() else deque()
+                if taken:
+                    self._settle(taken)
 
-    def _take(self) -> list[tuple[str, Batch, Ticket]]:
-        taken: list[tuple[str, Batch, Ticket]] = []
+    def _await(self) -> bool:
+        """Wait until a commit is due. Return False once nothing waits and nothing will come."""
+        with self._wake:
+            while not self._is_due():
+                if self._closed and not self._waiting:
+                    return False
+                left = self._since + DUE - self._clock() if self._waiting else DUE if self._led else None
+                self._led, self._looking = False, left is not None
+                self._wake.wait(left)
+            self._looking = False
+            return True
+
+    def _is_due(self) -> bool:
+        if not self._waiting:
+            return False
+        return self._records >= ONE or self._closed or self._hurry or self._clock() >= self._since + DUE
+
+    def _take(self) -> deque[tuple[str, Batch, Ticket]]:
+        taken: deque[tuple[str, Batch, Ticket]] = deque()
         records = 0
         while self._waiting and (not taken or records + self._waiting[0][1].size <= ONE):
-            entry = self._waiting.pop(0)
+            entry = self._waiting.popleft()
             taken.append(entry)
             records += entry[1].size
         self._records -= records
         self._hurry = self._hurry and bool(self._waiting)
+        self._last = self._putter
         return taken
 
-    def _settle(self, taken: list[tuple[str, Batch, Ticket]]) -> None:
+    def _settle(self, taken: deque[tuple[str, Batch, Ticket]]) -> None:
+        """Commit a group, and settle its tickets, also if this thread is interrupted."""
         counts: dict[int, Counts] = {}
         failed: BaseException | None = None
         try:
             counts = self._commit([(table, batch) for table, batch, _ in taken])
         except BaseException as error:
             failed = error
+        try:
+            self._settle_tickets(taken, counts, failed)
+        except BaseException as error:
+            self._settle_tickets(taken, counts, failed or error)
+            raise
+
+    def _settle_tickets(
+        self, taken: deque[tuple[str, Batch, Ticket]], counts: dict[int, Counts], failed: BaseException | None
+    ) -> None:
         with self._wake:
-            for _, batch, ticket in taken:
+            while taken:
+                _, batch, ticket = taken.popleft()
+                self._settled += 1
                 if failed is not None:
                     ticket._error = failed
                     ticket._done.set()
                 else:
                     ticket._counts += counts[id(batch)]
                     ticket._one_less()
-            self._settled += len(taken)
-            self._wake.notify_all()
+            if self._waiting or self._blocked or self._closed:
+                self._wake.notify_all()

@@ -102,9 +102,9 @@ def test_each_function_gets_documents_of_its_own() -> None:
         yield len(doc["a"]["b"])
 
     docs = [{"id": i, "a": {"b": [i]}} for i in range(9)]
-    for given in (docs, [json.dumps(doc).encode() for doc in docs]):
+    for given in (docs, [json.dumps(doc).encode() for doc in docs], [{"a": {"b": [0]}}, *docs]):
         with ps.open(shop, None) as engine:
-            engine.put_many("t", given)
+            assert engine.put_many("t", given).rejected == len(given) - 9
             with engine.snapshot() as snap:
                 assert dict(snap.view("lengths").items()) == {1: 9}
                 assert dict(snap.view("emptied").items()) == dict.fromkeys(range(9), 1)
