@@ -227,8 +227,24 @@ class ValueCell(Cell, Protocol):
         """Return the indexes, from 0, that the answer needs among `total` sorted values with repetitions."""
         ...
 
-    def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
-        """Return the spill of a group from its numbers of values and distinct values, and the bytes asked for."""
+    def answer(self, total: int, distinct: int, found: Sequence[Any]) -> list[Any] | None:
+        """Return the spill of a group from its numbers of values and distinct values, and the bytes asked for.
+
+        A cell that `tallies` gets the tally of all values instead.
+        """
+        ...
+
+    @property
+    def tallies(self) -> bool:
+        """True if it reads a tally of the distinct values. Nodes of its tree keep the tallies of their values."""
+        ...
+
+    def tallied(self, values: Sequence[bytes]) -> Any:
+        """Return the tally of these values, as a document value. All values of one code come together."""
+        ...
+
+    def added(self, tallies: Sequence[Any]) -> Any:
+        """Return the tally of all values of these tallies."""
         ...
 
 

@@ -10,12 +10,14 @@ import pytest
 import penstock as ps
 from penstock.spark import verify
 from tests.mapreduce.histories.reducer_histories import app_of, history
+from tests.mapreduce.histories.test_oracle_distinct_sums import DISTINCT
 from tests.mapreduce.histories.test_oracle_filtered import SUMS, TREES
 from tests.mapreduce.histories.test_oracle_single_values import CHOICES, NULLS, TRUTHS
+from tests.mapreduce.histories.test_oracle_top import ORDERED
 from tests.spark.both import agreed, in_small_parts
 from tests.spark.inprocess import InProcess
 
-SINGLE = {**TRUTHS, **CHOICES, **NULLS}
+SINGLE = {**TRUTHS, **CHOICES, **NULLS, **ORDERED, **DISTINCT}
 
 
 @pytest.mark.parametrize("reducers", [SUMS, TREES, SINGLE], ids=["sums", "trees", "single values"])

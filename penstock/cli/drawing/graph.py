@@ -13,6 +13,7 @@ from penstock.cli.json_values import dumps
 from penstock.views import App, FieldMap, Path, ReduceFunction, Reducer, Table, View, condition_text, is_accumulator
 
 Definition = Table | View
+_OPTIONS = ("n", "by", "shares", "nulls", "distinct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
         return f"function {about['function']}"
     counts = about["reducer"] == "count" and reducer.field is None
     reads = "" if counts else ".".join((*(value or ()), *(reducer.field or ())))
-    more = [
-        f"{name}={_argument(about[name])}" for name in ("n", "by", "shares", "nulls") if about.get(name) is not None
-    ]
+    more = [f"{name}={_argument(about[name])}" for name in _OPTIONS if about.get(name) is not None]
+    order: Any = about.get("order")
+    more += [f"by={', '.join(order)}"] if order else []
     where: Any = about.get("where")
     more += [] if where is None else [f"where {condition(where)}"]
     return f"{about.get('reducer', 'group')}({', '.join(filter(None, [reads, *more]))})"

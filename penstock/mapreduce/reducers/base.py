@@ -142,6 +142,8 @@ def _accumulated(cell: Accumulator, column: Column) -> State:
 
 def _answered(cell: ValueCell, column: Column) -> list[Any] | None:
     found = [entry for entry in cell.entries(column) if entry is not None]
+    if cell.tallies:
+        return cell.answer(len(found), len(set(found)), [cell.tallied([data for _, data in set(found)])])
     found.sort(key=lambda entry: (entry[0], cell.sort_key(entry[1])))
     places = cell.asked(len(found))
     return cell.answer(len(found), len(set(found)), [found[place][1] for place in places])

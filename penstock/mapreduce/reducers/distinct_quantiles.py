@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import xxhash
 
 from penstock.cache import DefinitionError, canonical, order_key, unpack
 from penstock.mapreduce.columns.column import LaneKind
+from penstock.mapreduce.reducers.sums import Moments
 from penstock.mapreduce.reducers.value_order import unified, value_codes
 from penstock.views import Need, Path, State, Values
 
+_FIRST_POWER = Moments(None, 1)
 _TOP = np.uint64(1 << 63)
 
 
@@ -30,16 +33,25 @@ class _Counted:
     """A cell that reads the group's values in order."""
 
     field: Path | None
+    tallies: ClassVar[bool] = False
 
     @property
     def lanes(self) -> int:
         """Return 0: a state is only a spill."""
         return 0
 
+    def tallied(self, values: Sequence[bytes]) -> Any:
+        """Return no tally."""
+        return None
+
+    def added(self, tallies: Sequence[Any]) -> Any:
+        """Return no tally."""
+        return None
+
 
 def _refused(reducer: str) -> DefinitionError:
     return DefinitionError(
-        f"{reducer}() of several groups together does not follow from theirs; define a view that is grouped by the "
+        f"{reducer} of several groups together does not follow from theirs; define a view that is grouped by the "
         "shorter key, and read that one"
     )
 
@@ -66,13 +78,67 @@ class DistinctCell(_Counted):
         """Return no place: the answer is the number of entries."""
         return []
 
-    def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
+    def answer(self, total: int, distinct: int, found: Sequence[Any]) -> list[Any] | None:
         """Return the number of entries."""
         return [distinct] if total else None
 
     def merge(self, a: State, b: State) -> State:
         """Refuse the merge: two groups may share values."""
-        raise _refused("distinct")
+        raise _refused("distinct()")
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctMoments(_Counted):
+    """The exact total of the distinct numbers. Nulls are skipped.
+
+    1 and 1.0 are one number. The one that comes first in the order of values counts.
+    A tally is a state of `Moments` as a list: [lanes, spill].
+    """
+
+    tallies: ClassVar[bool] = True
+
+    @property
+    def need(self) -> Need:
+        """Require numbers."""
+        return Need.NUMBER
+
+    def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
+        """Return for each number the hash that it shares with all equal numbers, and its exact bytes."""
+        values = column.values()
+        codes = [None if v is None else xxhash.xxh3_64_intdigest(canonical(unified(v))) for v in values]
+        return [None if code is None else (code, canonical(v)) for code, v in zip(codes, values, strict=True)]
+
+    def sort_key(self, data: bytes) -> Any:
+        """Return the exact order of values."""
+        return order_key(unpack(data))
+
+    def asked(self, total: int) -> list[int]:
+        """Return no place: the answer is the tally."""
+        return []
+
+    def tallied(self, values: Sequence[bytes]) -> Any:
+        """Return the total of these numbers. Of equal ones the least in the order of values counts."""
+        least: dict[bytes, Any] = {}
+        for value in sorted(map(unpack, values), key=order_key):
+            least.setdefault(canonical(unified(value)), value)
+        state: State = (0, 0), None
+        for value in least.values():
+            state = _FIRST_POWER.moved(state, value, 1)
+        return [list(state[0]), state[1]]
+
+    def added(self, tallies: Sequence[Any]) -> Any:
+        """Return the total of all."""
+        states: list[State] = [(tuple(lanes), spill) for lanes, spill in tallies]
+        lanes, spill = reduce(_FIRST_POWER.merge, states)
+        return [list(lanes), spill]
+
+    def answer(self, total: int, distinct: int, found: Sequence[Any]) -> list[Any] | None:
+        """Return the tally."""
+        return list(found) if total else None
+
+    def merge(self, a: State, b: State) -> State:
+        """Refuse the merge: two groups may share values."""
+        raise _refused("a sum or mean of distinct values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +173,13 @@ class QuantilesCell(_Counted):
             return []
         return [max(0, -(-share.numerator * total // share.denominator) - 1) for share in self.shares]
 
-    def answer(self, total: int, distinct: int, found: Sequence[bytes]) -> list[Any] | None:
+    def answer(self, total: int, distinct: int, found: Sequence[Any]) -> list[Any] | None:
         """Return the numbers at the places that were asked for."""
         return [[unpack(data) for data in found]] if total else None
 
     def merge(self, a: State, b: State) -> State:
         """Refuse the merge: neither group knows the place of a number among those of both."""
-        raise _refused("quantiles")
+        raise _refused("quantiles()")
 
 
 def _nearest(value: int | Decimal) -> float:

@@ -46,7 +46,7 @@ class Choice(ContributionCell):
     def fold(self, leaves: Leaves) -> Column:
         """Return the choice among each node's contributions."""
         column, by, starts = column_of(leaves.column(self.field)), column_of(leaves.column(self.by)), leaves.starts
-        codes, here = self._codes(by), self._here(column, by)
+        codes, here = self.codes(by), self._here(column, by)
         if here is not None:
             codes = np.where(here, codes, CODE_MIN if self.last else CODE_MAX)
         best = (np.maximum if self.last else np.minimum).reduceat(codes, starts)
@@ -88,7 +88,7 @@ class Choice(ContributionCell):
         return order_key(unified(mark)), key, rank
 
     @staticmethod
-    def _codes(by: Column) -> Ints:
+    def codes(by: Column) -> Ints:
         """Return ints in the order of `by`, equal where it ties."""
         if by.kind is None:
             return by.lane
@@ -121,6 +121,74 @@ class Peak(Choice):
         ordered = sorted([one, two], key=lambda own: (*self._order(own)[1:], order_key(own[-1])))
         best: list[Any] = self._chosen(ordered)
         return best
+
+
+Order = tuple[tuple[Path, bool], ...]
+"""The fields that order values, the most significant first, each with True if it descends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(ContributionCell):
+    """The first n values in the order of other fields. Ties go to the first source.
+
+    A partial is the list of [values of the fields, key, rank, value]. Null sorts before everything, and so it is last
+    where a field descends.
+    """
+
+    n: int
+    order: Order
+
+    __repr__ = repr_by_fields
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """Return the fields that order the values."""
+        return tuple(dict.fromkeys(path for path, _ in self.order))
+
+    def fold(self, leaves: Leaves) -> Column:
+        """Return the first n of each node."""
+        column, starts = column_of(leaves.column(self.field)), leaves.starts
+        marks = [column_of(leaves.column(path)) for path, _ in self.order]
+        at = np.arange(len(column)) if column.kind is None else (column.kind != LaneKind.NULL).nonzero()[0]
+        node = node_numbers(starts, len(column))
+        codes = [~own if down else own for own, (_, down) in zip(map(Choice.codes, marks), self.order, strict=True)]
+        at = at[np.lexsort((*(own[at] for own in reversed(codes)), node[at]))]
+        at = at[_first_and_ties(self.n, node[at], [own[at] for own in codes])]
+        partials: list[Any] = [None] * int(starts.size)
+        keys = zip(*(own[at].tolist() for own in codes), strict=True)
+        read = zip(*(own.take(at).values() for own in marks), strict=True)
+        rows = zip(node[at].tolist(), keys, leaves.sources(at), read, column.take(at).values(), strict=True)
+        for place, own in groupby(rows, key=itemgetter(0)):
+            first = nsmallest(self.n, own, key=itemgetter(1, 2))
+            partials[place] = [[list(by), key, rank, value] for _, _, (key, rank), by, value in first]
+        return partials_of(partials)
+
+    def join(self, starts: Ints, partials: Values, groups: Callable[[], list[Any]]) -> Column:
+        """Return the first n among each node's children."""
+        children = nodes_of(starts, partials.values())
+        return partials_of([self._first(sorted(chain.from_iterable(own), key=itemgetter(1, 2))) for own in children])
+
+    def _first(self, items: list[Any]) -> list[Any] | None:
+        """Return the first n of items that are sorted by source."""
+        for i, (_, down) in reversed(list(enumerate(self.order))):
+            keys = [order_key(unified(item[0][i])) for item in items]
+            items = [items[j] for j in sorted(range(len(items)), key=keys.__getitem__, reverse=down)]
+        return items[: self.n] or None
+
+    def merged(self, one: list[Any], two: list[Any]) -> list[Any] | None:
+        """Return the first n of both groups. Values of one source in both are sorted by value."""
+        return self._first(sorted([*one, *two], key=lambda item: (item[1], item[2], order_key(item[3]))))
+
+
+def _first_and_ties(n: int, node: Ints, codes: list[Ints]) -> Ints:
+    """Return the places of each node's first n rows, and of those that tie with the last of them."""
+    new = np.ones(node.size, bool)
+    new[1:] = np.logical_or.reduce([own[1:] != own[:-1] for own in (node, *codes)])
+    tied = np.cumsum(new)
+    starts = np.searchsorted(node, node)
+    last = np.minimum(starts + n, np.searchsorted(node, node, "right")) - 1
+    places: Ints = (tied <= tied[last]).nonzero()[0]
+    return places
 
 
 @dataclass(frozen=True, slots=True)

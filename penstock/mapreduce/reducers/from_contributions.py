@@ -16,10 +16,10 @@ from penstock.cache import DefinitionError, key_text, repr_by_fields
 from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, nulls_of, where_of
 from penstock.mapreduce.reducers.distinct_quantiles import DistinctCell, QuantilesCell
 from penstock.mapreduce.reducers.extremes import Extreme, Ranking
-from penstock.mapreduce.reducers.first_last import Collected
+from penstock.mapreduce.reducers.first_last import Collected, Order, Ordered
 from penstock.mapreduce.reducers.single_values import SINGLE_MAKERS
 from penstock.mapreduce.reducers.user_monoid import MonoidFunctions, Rereduced, UserMonoid
-from penstock.views import Cell, FieldForm, Path, ReduceFunction, Reducer, State
+from penstock.views import Cell, FieldForm, Path, ReduceFunction, Reducer, State, parse_path
 
 Share = int | float | Decimal | Fraction
 _FINEST = 10**1_000
@@ -63,20 +63,24 @@ class Top(BaseReducer):
     name: ClassVar[str] = "top"
     greatest: ClassVar[bool] = True
     n: int
+    order: Order = ()
     __repr__ = repr_by_fields
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of the ranked list."""
+        if self.order:
+            return (Ordered(self.reads, self.n, self.order),)
         return (Ranking(self.reads, self.n, self.greatest),)
 
     def describe(self) -> dict[str, object]:
         """Return the reducer as plain data, for `reducer_from`."""
-        return {**BaseReducer.describe(self), "n": self.n}
+        order: list[object] = [f"-{'.'.join(path)}" if down else ".".join(path) for path, down in self.order]
+        return {**BaseReducer.describe(self), "n": self.n, **({"order": order} if order else {})}
 
     def result(self, n: int, states: Sequence[State]) -> list[Any]:
         """Return the values, best first."""
-        return list(_spilt(states, ()))
+        return [item[-1] for item in _spilt(states, ())] if self.order else list(_spilt(states, ()))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -219,14 +223,29 @@ def min(f: str | None = None, *, where: Condition | None = None) -> Min:
     return Min(field_of(f, "min"), where=where_of(where))
 
 
-def top(n: int, f: str | None = None, *, where: Condition | None = None) -> Top:
-    """Compute the n greatest values, greatest first. Equal values count separately.
+def top(n: int, f: str | None = None, by: str | Sequence[str] | None = None, *, where: Condition | None = None) -> Top:
+    """Compute the n greatest values, greatest first, or with `by` the first n values in the order of other fields.
+
+    Equal values count separately. `by` is a field or a list of fields of the same value, "-amount" is descending.
+    Null sorts before everything, and last where a field descends. Ties go to the first source.
 
     >>> import penstock as ps
     >>> ps.top(3).over([1, 8, 8, None, 5])
     [8, 8, 5]
+    >>> ps.top(2, "name", by=["-age", "name"]).over([{"name": "Al"}, {"name": "Bo", "age": 7}])
+    ['Bo', 'Al']
     """
-    return Top(field_of(f, "top"), _number(n, "top"), where=where_of(where))
+    return Top(field_of(f, "top"), _number(n, "top"), () if by is None else order_of(by), where=where_of(where))
+
+
+def order_of(by: object) -> Order:
+    """Parse the fields that order the values of `top`."""
+    names = [by] if isinstance(by, str) else by
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise DefinitionError(
+            f"by= of top() is {key_text(by)}; name a field, or a list of fields, such as ['-amount', 'name']"
+        )
+    return tuple((parse_path(name.removeprefix("-"), "by= of top()"), name.startswith("-")) for name in names)
 
 
 def bottom(n: int, f: str | None = None, *, where: Condition | None = None) -> Bottom:
@@ -313,7 +332,7 @@ def _by_function(function: ReduceFunction) -> Function:
 TREE_MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
     Max.name: lambda field, _: Max(field),
     Min.name: lambda field, _: Min(field),
-    Top.name: lambda field, d: Top(field, d["n"]),
+    Top.name: lambda field, d: Top(field, d["n"], order_of(d["order"]) if "order" in d else ()),
     Bottom.name: lambda field, d: Bottom(field, d["n"]),
     Collect.name: lambda field, d: Collect(field, d["n"], d.get("nulls", False)),
     **SINGLE_MAKERS,

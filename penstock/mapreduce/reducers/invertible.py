@@ -18,6 +18,7 @@ from penstock.cache import DefinitionError, ValueKind, key_text, normalise, repr
 from penstock.mapreduce.columns.column import Ints
 from penstock.mapreduce.reducers.base import BaseReducer, Condition, field_of, where_of
 from penstock.mapreduce.reducers.counts import Bins, Number, Present
+from penstock.mapreduce.reducers.distinct_quantiles import DistinctMoments
 from penstock.mapreduce.reducers.from_contributions import TREE_MAKERS
 from penstock.mapreduce.reducers.rounding import decimal_of, root_decimal, root_float, to_decimal, to_float
 from penstock.mapreduce.reducers.sums import Exact, Moments
@@ -53,20 +54,26 @@ class Sum(BaseReducer):
     """The exact total."""
 
     name: ClassVar[str] = "sum"
+    distinct: bool = False
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of totals of the first power."""
-        return (Moments(self.reads, 1),)
+        return (DistinctMoments(self.reads) if self.distinct else Moments(self.reads, 1),)
+
+    def describe(self) -> dict[str, object]:
+        """Return the reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), **({"distinct": True} if self.distinct else {})}
 
     def result(self, n: int, states: Sequence[State]) -> int | float | Decimal | None:
         """Return an int over ints, a Decimal over ints and Decimals, else a float, rounded once."""
-        lanes, spill = states[0]
+        state = _totals(states[0])
+        lanes, spill = state
         if not lanes[0]:
             return None
         if not spill:
             return lanes[1]
-        exact = Exact.of(states[0])
+        exact = Exact.of(state)
         if exact.stray is not None:
             return exact.stray
         if exact.floats:
@@ -76,6 +83,8 @@ class Sum(BaseReducer):
 
     def results(self, n: Ints, lanes: Sequence[Ints]) -> list[Any]:
         """Return the totals of groups without spills, which are ints."""
+        if self.distinct:
+            return [None] * len(n)
         totals: list[Any] = lanes[0][:, 1].tolist()
         counted = lanes[0][:, 0]
         if counted.all():
@@ -88,15 +97,20 @@ class Mean(BaseReducer):
     """The exact total divided by the number of values, rounded once."""
 
     name: ClassVar[str] = "mean"
+    distinct: bool = False
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return the cell of totals of the first power."""
-        return (Moments(self.reads, 1),)
+        return (DistinctMoments(self.reads) if self.distinct else Moments(self.reads, 1),)
+
+    def describe(self) -> dict[str, object]:
+        """Return the reducer as plain data, for `reducer_from`."""
+        return {**BaseReducer.describe(self), **({"distinct": True} if self.distinct else {})}
 
     def result(self, n: int, states: Sequence[State]) -> float | Decimal | None:
         """Return a float, or 28 digits over Decimals without floats."""
-        exact = Exact.of(states[0])
+        exact = Exact.of(_totals(states[0]))
         if not exact.m:
             return None
         if exact.stray is not None:
@@ -203,7 +217,7 @@ def count(f: str | None = None, *, where: Condition | None = None) -> Count:
     return Count(field_of(f, "count"), where=where_of(where))
 
 
-def sum(f: str | None = None, *, where: Condition | None = None) -> Sum:
+def sum(f: str | None = None, *, distinct: bool = False, where: Condition | None = None) -> Sum:
     """Add numbers exactly: an int over ints, a Decimal over ints and Decimals, else a float, rounded once.
 
     A float sum equals `math.fsum` over the current values, in any order and after any retraction. A NaN, or both
@@ -213,10 +227,10 @@ def sum(f: str | None = None, *, where: Condition | None = None) -> Sum:
     >>> ps.sum().over([0.1] * 10), ps.sum("amount").over([{"amount": 1 << 64}, {"amount": None}])
     (1.0, 18446744073709551616)
     """
-    return Sum(field_of(f, "sum"), where=where_of(where))
+    return Sum(field_of(f, "sum"), distinct_of(distinct, "sum"), where=where_of(where))
 
 
-def mean(f: str | None = None, *, where: Condition | None = None) -> Mean:
+def mean(f: str | None = None, *, distinct: bool = False, where: Condition | None = None) -> Mean:
     """Compute the mean of numbers: exact, then rounded once to a float, or to 28 digits over Decimals without floats.
 
     >>> import penstock as ps
@@ -224,7 +238,7 @@ def mean(f: str | None = None, *, where: Condition | None = None) -> Mean:
     >>> ps.mean().over([1, 2]), ps.mean().over([Decimal("0.10"), Decimal("0.30")]), ps.mean().over([])
     (1.5, Decimal('0.2'), None)
     """
-    return Mean(field_of(f, "mean"), where=where_of(where))
+    return Mean(field_of(f, "mean"), distinct_of(distinct, "mean"), where=where_of(where))
 
 
 def variance(f: str | None = None, ddof: int = 1, *, where: Condition | None = None) -> Variance:
@@ -307,14 +321,31 @@ def reducer_from(description: Mapping[str, Any]) -> BaseReducer:
 
 _MAKERS: dict[str, Callable[[Path | None, Mapping[str, Any]], BaseReducer]] = {
     Count.name: lambda field, _: Count(field),
-    Sum.name: lambda field, _: Sum(field),
-    Mean.name: lambda field, _: Mean(field),
+    Sum.name: lambda field, d: Sum(field, d.get("distinct", False)),
+    Mean.name: lambda field, d: Mean(field, d.get("distinct", False)),
     Variance.name: lambda field, d: Variance(field, d["ddof"]),
     Stddev.name: lambda field, d: Stddev(field, d["ddof"]),
     Histogram.name: lambda field, d: Histogram(field, tuple(_edge_from(*pair) for pair in d["edges"])),
     Group.name: lambda field, _: Group(field, None),
     **TREE_MAKERS,
 }
+
+
+def _totals(state: State) -> State:
+    """Return the totals in a state: of `Moments`, or those that a cell of distinct values tallied."""
+    lanes, spill = state
+    if lanes:
+        return state
+    return ((0, 0), None) if spill is None else (tuple(spill[0][0]), spill[0][1])
+
+
+def distinct_of(distinct: object, reducer: str) -> bool:
+    """Check the option that counts each value once."""
+    if not isinstance(distinct, bool):
+        raise DefinitionError(
+            f"distinct= of {reducer}() is {key_text(distinct)}; write True to count each value once, or leave it out"
+        )
+    return distinct
 
 
 def _ddof(ddof: object, reducer: str) -> int:

@@ -25,7 +25,7 @@ from penstock.mapreduce.nodes.node_levels import MASKS, Folding, address
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.trees.tree_rows import answer_of
-from penstock.mapreduce.tries.partials import CellFolding, ValueTally, field_of
+from penstock.mapreduce.tries.partials import CellFolding, field_of
 from penstock.mapreduce.tries.value_trie import ValueTree, listed
 from penstock.views import Accumulator, GroupTotals, is_accumulator, is_tree_cell
 
@@ -176,13 +176,16 @@ class _Check:
         total = sum(count for _, _, count in counted)
         if state.n <= trees.CAPACITY:
             return [None, tree.answered(counted)]
-        walk = _TrieWalk(self._payloads, key, tree.number, 1, ValueTally(), 0, self._seen)
+        walk = _TrieWalk(self._payloads, key, tree.number, 1, tree.tally, 0, self._seen)
         yield from walk.faults()
         stored = sorted(listed(walk.found().items))
         if stored != sorted(counted):
             yield f"trie {tree.number}", f"{len(stored)} values stand in it, its contributions have {len(counted)}"
-        if walk.found().partials != ([total] if total else []):
-            yield f"trie {tree.number}", f"it counts {walk.found().partials}, its contributions {total}"
+        wanted: list[Any] = [total] if total else []
+        if total and tree.cell.tallies:
+            wanted.append(tree.cell.tallied([data for _, data, _ in counted]))
+        if walk.found().partials != wanted:
+            yield f"trie {tree.number}", f"it counts {walk.found().partials}, its contributions {wanted}"
         return [len(counted) or None, tree.answered(counted)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.filtered_column import read_column
 from penstock.mapreduce.columns.items import Ints, Items
-from penstock.views import Path, TreeCell, Values
+from penstock.views import Path, TreeCell, ValueCell, Values
 
 Field = Path | None
 GroupOf = Callable[[int], Any]
@@ -82,20 +83,33 @@ class CellFolding:
 
 
 class ValueTally:
-    """The folding of value counts: their sum per node."""
+    """The folding of values: the sum of their counts per node, and the tally of a cell that has one."""
+
+    def __init__(self, cell: ValueCell | None = None) -> None:
+        self._cell = cell if cell is not None and cell.tallies else None
 
     @property
     def partials(self) -> int:
-        """Return the number of partials: the sum alone."""
-        return 1
+        """Return the number of partials."""
+        return 1 if self._cell is None else 2
 
     def fold(self, items: Items, starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """Sum the counts of leaves."""
-        return (Column(np.add.reduceat(items.columns[0].lane, starts)),)
+        """Fold leaves: the values of one code are in one leaf."""
+        count = Column(np.add.reduceat(items.columns[0].lane, starts))
+        if self._cell is None:
+            return (count,)
+        values: list[bytes] = [] if items.text is None else items.text.tolist()
+        ends = [*starts.tolist(), len(values)]
+        return count, Column.of([self._cell.tallied(values[a:b]) for a, b in pairwise(ends)])
 
     def join(self, columns: Sequence[Column], starts: Ints, places: Ints) -> tuple[Column, ...]:
-        """Sum the counts of inner nodes."""
-        return (Column(np.add.reduceat(columns[0].lane, starts)),)
+        """Add the partials of children."""
+        count = Column(np.add.reduceat(columns[0].lane, starts))
+        if self._cell is None:
+            return (count,)
+        tallies = columns[1].values()
+        ends = [*starts.tolist(), len(tallies)]
+        return count, Column.of([self._cell.added(tallies[a:b]) for a, b in pairwise(ends)])
 
 
 def _column(values: Values) -> Column:

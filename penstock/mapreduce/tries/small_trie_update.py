@@ -137,7 +137,7 @@ class SmallTrieUpdate(TrieUpdate):
             return None
         parts = [short_column(column)[0] for column in columns]
         row = INNER, struct.pack(f"<{n}Q", *at), struct.pack(f"<{n}q", *counts), *parts
-        if self._counts:
+        if self._counts and len(columns) == 1:
             return row, items, (sum(columns[0]),)
         joined = self._join([Column.of(column) for column in columns], _ONE, np.array([place], np.int64))
         return row, items, tuple(column.values()[0] for column in joined)

@@ -50,7 +50,8 @@ class ValueTree:
         self.cell = cell
         self._fields = tuple(fields)  # the fields of contributions
         self.number = number
-        self._trie = Trie(number, 1, ValueTally(), counts=True)
+        self.tally = ValueTally(cell)
+        self._trie = Trie(number, 1, self.tally, counts=True)
 
     def small(self, inline: Items, starts: Sequence[int], places: Sequence[int]) -> dict[int, Settled]:
         """Return the answers of these groups, whose contributions are in their rows and begin at `starts`."""
@@ -94,7 +95,10 @@ class ValueTree:
             found = dict(zip(cold, fetch(cold))) if cold else {}
             return [grown.nodes[node] if node in grown.nodes else found[node] for node in nodes]
 
-        return distinct, self.answer(read, key, distinct, int(grown.partials[0].lane[i]))
+        total = int(grown.partials[0].lane[i])
+        if self.cell.tallies:
+            return distinct, self.cell.answer(total, distinct, grown.partials[1].take(np.array([i])).values())
+        return distinct, self.answer(read, key, distinct, total)
 
     def answer(self, fetch: Fetch, key: bytes, distinct: int, total: int) -> list[Any] | None:
         """Return the spill of a group whose values are in nodes. Each place asked costs one path."""
@@ -133,6 +137,8 @@ class ValueTree:
     def answered(self, values: Counted) -> list[Any] | None:
         """Return the spill of a group with these values."""
         total = sum(count for _, _, count in values)
+        if self.cell.tallies:
+            return self.cell.answer(total, len(values), [self.cell.tallied([data for _, data, _ in values])])
         ordered = self._sorted(values)
         asked = self.cell.asked(total)
         return self.cell.answer(total, len(ordered), [self._nth(ordered, place) for place in asked])

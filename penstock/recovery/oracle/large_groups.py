@@ -41,7 +41,7 @@ class LargeGroup(Protocol):
 def large(described: Described, user: Any) -> LargeGroup | None:
     """Return a fold for large groups, or None if the reducer must see all contributions at once."""
     name = described["reducer"]
-    if user is not None or described.get("nulls"):
+    if user is not None or described.keys() & {"nulls", "order", "distinct"}:
         return None
     if name == "count":
         return _Count(described)

@@ -108,8 +108,20 @@ def _extreme(given: list[ReducerInput], described: Described) -> Any:
 
 
 def _ranking(given: list[ReducerInput], described: Described) -> list[Any]:
+    if "order" in described:
+        return _ordered(given, described)
     values = [one.value for one in given]
     return (values[::-1] if described["reducer"] == "top" else values)[: described["n"]]
+
+
+def _ordered(given: list[ReducerInput], described: Described) -> list[Any]:
+    """Return the first values in the order of several fields; a field with a minus descends."""
+    out = sorted(given, key=_source)
+    for i, name in reversed(list(enumerate(described["order"]))):
+        ranks = [rank(one.by[i]) for one in out]
+        wanted = sorted(set(ranks), reverse=name.startswith("-"))
+        out = [one for own in wanted for one, mine in zip(out, ranks, strict=True) if mine == own]
+    return [one.value for one in out[: described["n"]]]
 
 
 def _collect(given: list[ReducerInput], described: Described) -> list[Any]:
@@ -202,12 +214,14 @@ def rounded(value: Fraction, numbers: Sequence[Any]) -> float | Decimal:
     return to_float(value)
 
 
-def _numbers(given: list[ReducerInput]) -> list[Any]:
-    return [one.value for one in given]
+def _numbers(given: list[ReducerInput], described: Described | None = None) -> list[Any]:
+    if described is None or not described.get("distinct"):
+        return [one.value for one in given]
+    return list({rank(one.value): one.value for one in reversed(given)}.values())  # the least of equal numbers
 
 
 def _sum(given: list[ReducerInput], described: Described) -> Any:
-    numbers = _numbers(given)
+    numbers = _numbers(given, described)
     if not numbers:
         return None
     strange = _strange(numbers)
@@ -224,7 +238,7 @@ def to_sum(total: Fraction, numbers: Sequence[Any]) -> int | float | Decimal:
 
 
 def _mean(given: list[ReducerInput], described: Described) -> Any:
-    numbers = _numbers(given)
+    numbers = _numbers(given, described)
     if not numbers:
         return None
     strange = _strange(numbers)

@@ -213,6 +213,8 @@ def _indexed(view: View, value: Any) -> Any:
 
 def _beside(view: View, described: Mapping[str, Any], one: _Contribution) -> Any:
     """Return the order value of a contribution: the field that the reducer names, else the ts."""
+    if "order" in described:
+        return tuple(_at(view, tuple(name.removeprefix("-").split(".")), one.value) for name in described["order"])
     if described["reducer"] not in ("first", "last", "argmax", "argmin"):
         return None
     return one.moment if described["by"] is None else _at(view, tuple(described["by"]), one.value)

@@ -34,6 +34,7 @@ _ROUGH: frozenset[type] = frozenset({float, Decimal})  # may be infinite or NaN
 _SUMMED = ("sum", "mean", "variance", "stddev")
 _SQUARED = ("variance", "stddev")
 _VALUED = ("min", "max", "top", "bottom", "distinct", "quantiles", "histogram")
+_SINGLE = {"where", "order", "distinct"}  # options that need single contributions
 Described = Mapping[str, Any]
 Kind = list[Any]  # count, sums by denominator, sums of squares, count of each value
 Tally = tuple[int, list[dict[str, Kind]]]  # count of contributions, and for each path the kinds
@@ -162,7 +163,7 @@ class ViewTallies:
         """Return the tallies of a view, or None if a reducer needs single contributions."""
         names = {own["reducer"] for own in described}
         tallied = not view.index and names <= {"count", *_SUMMED, *_VALUED}
-        tallied = tallied and not any("where" in own for own in described)
+        tallied = tallied and not any(own.keys() & _SINGLE for own in described)
         return cls(view, described) if tallied else None
 
     @property

@@ -15,6 +15,8 @@ from random import Random
 from typing import Any
 
 from penstock.mapreduce import (
+    all,
+    argmax,
     bottom,
     collect,
     count,
@@ -27,6 +29,7 @@ from penstock.mapreduce import (
     mean,
     min,
     monoid,
+    only,
     quantiles,
     sum,
     top,
@@ -309,7 +312,15 @@ def _spreads() -> Trial:
     plain = app.table("plain", key="id")
     read = {"kinds": distinct("v"), "middle": quantiles([0.5], "n"), "some": collect(2, "v"), "low": bottom(2, "v")}
     plain.view("spread", key="name", reduce=read)
-    return Trial("spreads", app, lambda: TrialRecords({"plain": _valued}, ts=None), variants_of(app))
+    picked = {"total": sum("n", where="ok"), "once": sum("n", distinct=True), "some": collect(2, "ok", nulls=True)}
+    picked |= {"true": all("ok"), "far": argmax("n", by="v"), "two": top(2, "n", by=["-v", "n"])}
+    plain.view("picked", key="name", reduce=picked)
+    plain.view("one", key="name", reduce=only("ok", where=field("n") == 2))
+
+    def doc(choose: Random, now: int) -> dict[str, Any]:
+        return {**_valued(choose, now), "ok": choose.choice((True, True, False, None))}
+
+    return Trial("spreads", app, lambda: TrialRecords({"plain": doc}, ts=None), variants_of(app))
 
 
 def _kept() -> Trial:
