@@ -130,7 +130,7 @@ def switch_refill(writer: Writer, catalog: Catalog, state: StateRow, feed: bool,
         changed, entries=entries, trash=tuple(dict.fromkeys(trash)), unfinished=unfinished, last=catalog.highest()
     )
     write_catalog(writer, changed)
-    write_spout_states(writer, {source: Resume(*note) for source, note in ready.notes.items()})
+    write_spout_states(writer, {source: Resume(*own) for source, own in ready.notes.items()})
     after = msgspec.structs.replace(
         after,
         sources={**state.sources, **ready.sources},

@@ -171,7 +171,7 @@ class PartitionedStore:
         return self.reading.follow(request)
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the least offset of a source at any partition, and the note of its spout."""
+        """Return the least offset of a source at any partition, and its spout state."""
         if self.state.readonly:
             with self.snapshot() as snap:
                 return snap.remembered(source)

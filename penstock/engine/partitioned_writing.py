@@ -213,6 +213,6 @@ class PartitionedWriting:
             self._router.kinds |= handle.standing().kinds
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the least offset of a source at any partition, and the note of its spout."""
+        """Return the least offset of a source at any partition, and its spout state."""
         with self._state.lock:
             return self.stands.remembered(source)

@@ -186,7 +186,7 @@ class UnpartitionedStore:
         return follow(self.core, request, self.state.rest, lambda: not self.state.closed)
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the offset of a source, and the note of its spout."""
+        """Return the offset of a source, and its spout state."""
         with self.snapshot() as snap:
             return snap.remembered(source)
 

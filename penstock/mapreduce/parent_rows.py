@@ -1,7 +1,7 @@
 """The changes of a parent view's rows, and the contributions that they change in a chained view.
 
-The emissions of a function for a parent row are remembered under the key of its group. Those of fields follow from the
-row again.
+The emissions of a function for a parent row are remembered under the key of its group. The emissions of fields follow
+from the row again.
 """
 
 from __future__ import annotations

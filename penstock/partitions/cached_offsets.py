@@ -27,7 +27,7 @@ class SourcePositions:
         self._handles = handles
         self._finish = finish
         self._sources = sources
-        self._notes: dict[str, bytes] = {}
+        self._spout_states: dict[str, bytes] = {}
         self.sure = True
 
     def of(self, source: str) -> list[int | None]:
@@ -39,15 +39,15 @@ class SourcePositions:
         return min(offset or 0 for offset in self.of(source))
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the lowest offset of a source with its note; None if a partition has not begun it."""
+        """Return the lowest offset of a source with its spout state; None if a partition has not begun it."""
         known = self.of(source)
         offsets = [offset for offset in known if offset is not None]
         if len(offsets) < len(known):
             return None
         least = min(offsets)
-        if source not in self._notes:
-            self._notes[source] = self._handles[offsets.index(least)].note(source)
-        return Remembered(least, self._notes[source])
+        if source not in self._spout_states:
+            self._spout_states[source] = self._handles[offsets.index(least)].spout_state(source)
+        return Remembered(least, self._spout_states[source])
 
     def follows(self, batch: SpoutBatch, source: str) -> bool:
         """Return True if a batch begins at the lowest offset or before it, and False for a redelivery.
@@ -70,9 +70,9 @@ class SourcePositions:
     def moved(self, source: str, resume: Resume, everywhere: bool) -> None:
         """Note that a batch is stored, which moved the source `everywhere` or only in some partitions."""
         if everywhere:
-            self._notes[source] = resume.note
+            self._spout_states[source] = resume.spout_state
         else:
-            self._notes.pop(source, None)
+            self._spout_states.pop(source, None)
         for own in self._known():
             own[source] = resume.offset if resume.again else max(resume.offset, own.get(source, 0))
 
@@ -80,6 +80,6 @@ class SourcePositions:
         if not self.sure:
             self._finish()
             self._sources = [dict(handle.standing().sources) for handle in self._handles]
-            self._notes.clear()
+            self._spout_states.clear()
             self.sure = True
         return self._sources

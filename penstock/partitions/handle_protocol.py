@@ -44,8 +44,8 @@ class PartitionHandle(Protocol):
         """Return the current numbers of productions."""
         ...
 
-    def note(self, source: str) -> bytes:
-        """Return the note that the spout of a source left with its last batch."""
+    def spout_state(self, source: str) -> bytes:
+        """Return the spout state of a source, as its last batch left it."""
         ...
 
     def compact(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class PartitionHandle(Protocol):
         ...
 
     def repair(self, do: str, *what: Any) -> Any:
-        """Perform a step of a repair, in plain data; "note" begins to collect the changes here, "noted" gives them."""
+        """Perform a step of a repair, in plain data; "collect" begins to collect changes, "collected" returns them."""
         ...
 
     def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:

@@ -312,8 +312,8 @@ class Member:
         state, refused = self.core.state, dict(self._exchange.refused)
         return Marks(dict(state.batches), {other: number for other, (_, number) in state.taken.items()}, refused)
 
-    def note(self, source: str) -> bytes:
-        """Return the note that the spout of a source left with its last batch."""
+    def spout_state(self, source: str) -> bytes:
+        """Return the spout state of a source, as its last batch left it."""
         with self.core.store.read() as reader:
             return read_spout_state(reader, source)
 
@@ -322,12 +322,12 @@ class Member:
         return self.engine.compact().data()
 
     def repair(self, do: str, *what: Any) -> Any:
-        """Perform a step of a repair; between "note" and "noted", collect the changes made here."""
+        """Perform a step of a repair; between "collect" and "collected", collect the changes made here."""
         repair_changes = self._exchange.repair_changes
-        if do == "noted":
+        if do == "collected":
             self._exchange.repair_changes = None
             return repaired_data(changes_of(self.core, repair_changes or []))
-        if do == "note":
+        if do == "collect":
             self._exchange.repair_changes = []
             return None
         steps = RepairSteps(self.core, self._lock, [] if repair_changes is None else repair_changes, self._foreign)

@@ -29,8 +29,8 @@ from penstock.remote import (
 __all__ = ["ALL_OPERATIONS"]
 
 _SOURCES: MessageCodec[Mapping[str, Resume]] = MessageCodec(
-    lambda sources: [[name, own.offset, own.note, own.again] for name, own in sources.items()],
-    lambda data: {name: Resume(offset, note, again) for name, offset, note, again in data},
+    lambda sources: [[name, own.offset, own.spout_state, own.again] for name, own in sources.items()],
+    lambda data: {name: Resume(offset, spout_state, again) for name, offset, spout_state, again in data},
 )
 _OTHERS: MessageCodec[Mapping[int, Tables]] = MessageCodec(
     lambda others: [[other, TABLES.encode(tables)] for other, tables in others.items()],
@@ -82,8 +82,8 @@ BUILD_STEP = operation(
     {"limit": PLAIN, "switch": PLAIN},
     perform=_by_member("build_step"),
 )
-NOTE: Operation[bytes] = operation(
-    _OPERATIONS, "note", PLAIN, Effect.READS, {"source": PLAIN}, perform=_by_member("note")
+SPOUT_STATE: Operation[bytes] = operation(
+    _OPERATIONS, "spout_state", PLAIN, Effect.READS, {"source": PLAIN}, perform=_by_member("spout_state")
 )
 REPAIR: Operation[Any] = operation(
     _OPERATIONS,

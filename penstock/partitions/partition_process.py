@@ -210,9 +210,9 @@ class PartitionProcess:
         """Return the current numbers of productions."""
         return self._done(operations.MARKS)
 
-    def note(self, source: str) -> bytes:
-        """Return the note that the spout of a source left with its last batch."""
-        return self._done(operations.NOTE, source=source)
+    def spout_state(self, source: str) -> bytes:
+        """Return the spout state of a source, as its last batch left it."""
+        return self._done(operations.SPOUT_STATE, source=source)
 
     def compact(self) -> dict[str, Any]:
         """Reclaim the space of old versions."""

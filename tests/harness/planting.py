@@ -1,7 +1,7 @@
 """Plant a bug: replace a text in one function, and exchange the function's code while a test runs.
 
-A test fails if the text is not there, or if the bug uses a name that the function's module lacks: such a bug would be
-found by its NameError alone. Then the function was rewritten, and the bug must be planted in it again.
+A test fails if the text is not there, or if the bug uses a name that the function's module lacks. Otherwise a test
+would find the NameError, not the bug. Then the function was rewritten, and the bug must be planted in it again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class OpenState:
 
     @property
     def inherited(self) -> bool:
-        """Whether this process inherited the store by a fork."""
+        """True if this process inherited the store by a fork."""
         return self._pid != os.getpid()
 
     def must_be_own_process(self) -> None:

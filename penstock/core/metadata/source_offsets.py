@@ -22,7 +22,7 @@ class Resume:
     """
 
     offset: int
-    note: bytes = b""
+    spout_state: bytes = b""
     again: bool = False
 
 
@@ -40,7 +40,9 @@ def read_spout_state(reader: Reader, source: str) -> bytes:
 def write_spout_states(writer: Writer, sources: Mapping[str, Resume]) -> None:
     """Write the spout states of source partitions, within a batch. One that begins again loses its former state."""
     rows = [
-        (_spout_state_key(name), [name, resume.note]) for name, resume in sources.items() if resume.note or resume.again
+        (_spout_state_key(name), [name, resume.spout_state])
+        for name, resume in sources.items()
+        if resume.spout_state or resume.again
     ]
     writer.put_many(META, [(key, seal(key, msgspec.msgpack.encode(row))) for key, row in sorted(rows)])
 

@@ -118,7 +118,7 @@ class EngineStore(Protocol):
         ...
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the offset of a source, and the note of its spout."""
+        """Return the offset of a source, and its spout state."""
         ...
 
     def status(self) -> dict[str, Any]:

@@ -282,8 +282,8 @@ class RowMoves:
             followed=position,
         )
         found = {source: snap.remembered(source) for source in old.sources}
-        notes = {source: Resume(own.offset, own.note) for source, own in found.items() if own is not None}
-        self._targets[number].finish(state, notes, left)
+        resumes = {source: Resume(own.offset, own.note) for source, own in found.items() if own is not None}
+        self._targets[number].finish(state, resumes, left)
 
 
 def _stored_emissions(part: Snapshot, view: ViewNode, groups: Groups, segment: Segment) -> Emissions:

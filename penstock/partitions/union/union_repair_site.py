@@ -116,13 +116,13 @@ class PartitionedSite:
         changed: list[Repaired] = []
         with self._held.still(settled=False):
             for handle in self._handles:
-                handle.repair("note")
+                handle.repair("collect")
             try:
                 out = self._handles[place].repair(do, *what)
             finally:
                 self._held.carry()
                 for handle in self._handles:
-                    changed += repaired_of_data(handle.repair("noted"))
+                    changed += repaired_of_data(handle.repair("collected"))
         return out, changed
 
     def scratch(self, tables: Sequence[Table]) -> AbstractContextManager[Store]:

@@ -93,7 +93,7 @@ class PartitionedSnapshot(Snapshot):
         return tuple(p.position if o is None else o for p, o in zip(self._parts, own, strict=True))
 
     def remembered(self, source: str) -> Remembered | None:
-        """Return the lowest offset of a source with its note; None if a partition has not begun the source."""
+        """Return the lowest offset of a source with its spout state; None if a partition has not begun the source."""
         found = [part.remembered(source) for part in self._parts]
         known = [own for own in found if own is not None]
         return min(known, key=lambda own: own.offset) if len(known) == len(found) else None

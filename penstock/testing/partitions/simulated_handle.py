@@ -66,9 +66,9 @@ class SimulatedHandle:
         """Return the current numbers of productions."""
         return self._world.done(self._i, Member.marks)
 
-    def note(self, source: str) -> bytes:
+    def spout_state(self, source: str) -> bytes:
         """Return the spout state of a source partition."""
-        return self._world.done(self._i, lambda member: member.note(source))
+        return self._world.done(self._i, lambda member: member.spout_state(source))
 
     def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
         """Run one step of building views."""
