@@ -17,7 +17,7 @@ from penstock.cache import PRESENT, DocumentLog, Lane, Reader, Slots, encode_key
 from penstock.gateway.cold_keys import ColdKeyLoader
 from penstock.gateway.table_memory import TableMemory
 from penstock.gateway.versions.version_stamps import plain_ts
-from penstock.gateway.view_deltas import ScannedViews, ViewDeltas, WinningVersions
+from penstock.gateway.view_deltas import ScannedViews, ViewDeltas, WinningVersions, by_view
 from penstock.mapreduce import (
     Column,
     Decoder,
@@ -147,9 +147,8 @@ class FewTelling:
         whole = _Changed(
             [i for i, n in enumerate(new) if n.record.doc >= 0], [i for i, n in enumerate(new) if n.state & PRESENT]
         )
-        part = whole if node.build is None else self._scanned(new, whole, node.build)
-        for view in node.views:
-            fields, changed = self._fields.get(view.name), whole if view.building is None else part
+        for view, changed in by_view(node.views, node.build, whole, lambda some, scan: self._scanned(new, some, scan)):
+            fields = self._fields.get(view.name)
             if fields is not None:
                 plus, minus = self._by_fields(fields, new, changed)
             else:

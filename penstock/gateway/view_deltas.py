@@ -7,9 +7,9 @@ stored with the documents, a row per segment. Emissions of field views are deriv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,24 @@ class _DeltaSides:
     keys: SourceKeys | None  # of the new versions, if a view keeps contributions
 
 
+Versions = TypeVar("Versions")
+
+
+def by_view(
+    views: Sequence[ViewNode],
+    build: ScannedViews | None,
+    every: Versions,
+    scanned: Callable[[Versions, ScannedViews], Versions],
+) -> Iterator[tuple[ViewNode, Versions]]:
+    """Yield each view with the versions that change it, for columns and for small batches.
+
+    A view that is being built counts only the former documents that its scan has `scanned`.
+    """
+    some = every if build is None else scanned(every, build)
+    for view in views:
+        yield view, every if view.building is None else some
+
+
 class ViewDeltas:
     """The sender of deltas to the views of one table."""
 
@@ -167,10 +185,9 @@ class ViewDeltas:
             old = node.memory.take_fields(new.slots if at.size == new.slots.size else new.slots[at])
         keys = self.keys_of(new) if self._keeps else None
         sides = _DeltaSides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
-        part = sides if node.build is None else self._scan_sides(sides, node.build)
         held: set[int] = set()
-        for view in node.views:
-            held.update(self._tell(reader, view, sides if view.building is None else part, writes))
+        for view, own in by_view(node.views, node.build, sides, self._scan_sides):
+            held.update(self._tell(reader, view, own, writes))
         return sorted(held)
 
     def tell_of(self, reader: Reader, new: WinningVersions, views: Sequence[ViewNode], writes: Writes) -> None:
