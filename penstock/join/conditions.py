@@ -6,13 +6,13 @@ Both sides of a join use the codes of one `Conditions`, so equal codes mean a ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.join.side_entries import UPPER, Entries, Ints, Mask, Positions
+from penstock.join.side_entries import KEY, UPPER, Entries, Ints, Positions, same_columns
 from penstock.mapreduce import Codes, Groups, SourceKeys
 
 __all__ = ["NULL_CODE", "ConditionKeys", "Conditions"]
@@ -25,21 +25,32 @@ NULL_CODE = -1
 class Conditions:
     """Distinct condition values, sorted by the position where their entries begin."""
 
-    keys: SourceKeys
-    low: Positions
+    entries: Entries  # one entry of each value
+    _keys: SourceKeys | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
-        return int(self.low.size)
+        return len(self.entries)
+
+    @property
+    def keys(self) -> SourceKeys:
+        """Return the condition values."""
+        if self._keys is None:
+            self._keys = self.entries.values()
+        return self._keys
+
+    @property
+    def low(self) -> Positions:
+        """Return the first position that each value may have."""
+        return self.entries.at & UPPER
 
     @property
     def high(self) -> Positions:
         """Return the last position that each value may have."""
-        return self.low | ~UPPER
+        return self.entries.at | ~UPPER
 
     def take(self, index: NDArray[Any]) -> Conditions:
         """Return the values at these indexes, which ascend, or under this mask."""
-        text = None if self.keys.text is None else self.keys.text[index]
-        return Conditions(SourceKeys(self.keys.lane[index], text), self.low[index])
+        return Conditions(self.entries.take(index))
 
     @staticmethod
     def of(parts: Sequence[Entries]) -> tuple[Conditions, list[Ints]]:
@@ -51,9 +62,8 @@ class Conditions:
         if null is not None:
             codes, of_own = np.full(len(every), NULL_CODE, np.int64), codes
             codes[~null] = of_own
-        distinct = own.take(first)
         cuts = np.cumsum([len(part) for part in parts])[:-1]
-        return Conditions(distinct.values(), distinct.at & UPPER), list(np.split(codes, cuts))
+        return Conditions(own.take(first)), list(np.split(codes, cuts))
 
     def find(self, entries: Entries) -> Ints:
         """Return the code of each entry's condition value, or NULL_CODE if it is none of these."""
@@ -64,23 +74,17 @@ class Conditions:
         left = np.arange(len(entries))
         if (null := entries.null()) is not None:
             left = np.flatnonzero(~null)
-        place = np.searchsorted(self.low, start[left])
+        low = self.low
+        place = np.searchsorted(low, start[left])
         while left.size:
             inside = place < len(self)
             left, place = left[inside], place[inside]
-            inside = self.low[place] == start[left]
+            inside = low[place] == start[left]
             left, place = left[inside], place[inside]
-            same = self._same(entries, left, place)
+            same = same_columns(entries, left, self.entries, place, KEY)
             out[left[same]] = place[same]
             left, place = left[~same], place[~same] + 1  # another value has this position too
         return out
-
-    def _same(self, entries: Entries, index: Ints, code: Ints) -> Mask:
-        own = entries.values()
-        return _same_keys(
-            SourceKeys(own.lane[index], None if own.text is None else own.text[index]),
-            SourceKeys(self.keys.lane[code], None if self.keys.text is None else self.keys.text[code]),
-        )
 
 
 def _adjacent(entries: Entries) -> tuple[Ints, Ints] | None:
@@ -94,7 +98,7 @@ def _adjacent(entries: Entries) -> tuple[Ints, Ints] | None:
     begins = np.ones(order.size, bool)
     begins[1:] = low[1:] != low[:-1]
     left = np.flatnonzero(~begins)
-    if not _same_keys(entries.take(order[left - 1]).values(), entries.take(order[left]).values()).all():
+    if not same_columns(entries, order[left - 1], entries, order[left], KEY).all():
         return None
     codes = np.empty(order.size, np.int64)
     codes[order] = np.cumsum(begins) - 1
@@ -111,16 +115,6 @@ def _distinct(entries: Entries) -> tuple[Ints, Ints]:
         known.setdefault(named[place], place)
     code_of = {name: code for code, name in enumerate(known)}
     return np.array(list(known.values()), np.int64), np.array([code_of[name] for name in named], np.int64)
-
-
-def _same_keys(a: SourceKeys, b: SourceKeys) -> Mask:
-    """Mark the equal condition values, none of them null."""
-    same: Mask = a.lane == b.lane
-    if a.text is not None or b.text is not None:
-        none = np.full(a.lane.size, None, object)
-        left, right = (none if own.text is None else own.text for own in (a, b))
-        same &= (left == right).astype(bool)
-    return same
 
 
 class ConditionKeys:

@@ -4,7 +4,7 @@ An entry has a position: the upper 32 bits of the hash of its condition value, t
 Entries of one condition value are therefore adjacent in the order of positions. Invariants:
 
 - the whole condition value and the whole key decide whether two entries are equal. Positions may tie;
-- a condition value or key that is a 64-bit int is in its lane. Any other has its encoding in `objs`, and kind OTHER;
+- a condition value or key that is a 64-bit int is in its lane. Any other has its encoding in `texts`, and kind OTHER;
 - a null condition value has kind NULL;
 - no method changes its input columns.
 """
@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import encode_key
-from penstock.mapreduce import Column, LaneKind, SourceKeys, value_of
+from penstock.cache import canonical, encode_key, unpack
+from penstock.join.entry_texts import Texts
+from penstock.mapreduce import Column, LaneKind, SourceKeys
 
 __all__ = [
     "Entries",
@@ -31,6 +33,7 @@ __all__ = [
     "in_order",
     "places_within",
     "positions_of",
+    "same_columns",
     "same_entries",
 ]
 
@@ -42,6 +45,7 @@ VALUE, KEY, FIELDS = 0, 1, 2
 """The columns of an entry: its condition value, its key, and the first field of its projection."""
 
 _HALF = np.uint64(32)
+_encode = msgspec.msgpack.Encoder().encode  # of texts: the same bytes as the canonical ones, sooner
 UPPER = np.uint64(0xFFFFFFFF00000000)
 """The bits of a position that come from the condition value."""
 
@@ -53,7 +57,7 @@ class Entries:
     at: Positions
     lanes: Ints  # a row for each entry, a column for condition value, key and each field
     kinds: NDArray[np.uint8] | None  # None: every value is an INT
-    objs: NDArray[np.object_] | None  # values that have no lane
+    texts: Texts | None  # values that have no lane
 
     def __len__(self) -> int:
         return int(self.at.size)
@@ -67,7 +71,7 @@ class Entries:
     def nbytes(self) -> int:
         """Estimate the bytes in use."""
         own = self.at.nbytes + self.lanes.nbytes + (0 if self.kinds is None else self.kinds.nbytes)
-        return own if self.objs is None else own + 10 * self.objs.nbytes
+        return own + (0 if self.texts is None else self.texts.nbytes)
 
     @classmethod
     def none(cls, width: int) -> Entries:
@@ -84,27 +88,20 @@ class Entries:
         lanes[:, VALUE], lanes[:, KEY] = values.lane, keys.lane
         for i, column in enumerate(columns, FIELDS):
             lanes[:, i] = column.lane
-        has_objs = values.text is not None or keys.text is not None or any(column.objs for column in columns)
-        plain = not has_objs and null is None and all(column.kind is None for column in columns)
         at = positions_of(values, keys)
-        if plain:
+        beside = [_bytes_of_keys(values.text, null), _bytes_of_keys(keys.text, None)]
+        beside += [_bytes_of_values(column) for column in columns]
+        texts = Texts.of(n, beside) if any(column is not None for column in beside) else None
+        if texts is None and null is None and all(column.kind is None for column in columns):
             return cls(at, lanes, None, None)
         kinds = np.full((n, wide), LaneKind.INT, np.uint8)
-        objs: NDArray[np.object_] | None = np.full((n, wide), None, object) if has_objs else None
-        for i, own in ((VALUE, values.text), (KEY, keys.text)):
-            if own is not None and objs is not None:
-                kinds[[text is not None for text in own.tolist()], i] = LaneKind.OTHER
-                objs[:, i] = own
+        if texts is not None:
+            kinds[:, :FIELDS][texts.sizes[:, :FIELDS] > 0] = LaneKind.OTHER
         for i, column in enumerate(columns, FIELDS):
-            if column.kind is not None:
-                kinds[:, i] = column.kind
-            if column.objs and objs is not None:
-                objs[np.fromiter(column.objs, np.int64, len(column.objs)), i] = list(column.objs.values())
+            kinds[:, i] = column.kinds()
         if null is not None:
             kinds[null, VALUE], lanes[null, VALUE] = LaneKind.NULL, 0
-            if objs is not None:
-                objs[null, VALUE] = None
-        return cls(at, lanes, kinds, objs)
+        return cls(at, lanes, kinds, texts)
 
     def take(self, index: NDArray[Any]) -> Entries:
         """Return the entries at these indexes or under this mask."""
@@ -113,7 +110,7 @@ class Entries:
             self.at.take(at),
             self.lanes.take(at, axis=0),
             None if self.kinds is None else self.kinds.take(at, axis=0),
-            None if self.objs is None else self.objs.take(at, axis=0),
+            None if self.texts is None else self.texts.take(at),
         )
 
     def sorted(self) -> Entries:
@@ -124,17 +121,13 @@ class Entries:
     def pairs(self) -> Entries:
         """Return the entries without their projections: pairs of condition value and key."""
         kinds = None if self.kinds is None else self.kinds[:, :FIELDS]
-        return Entries(self.at, self.lanes[:, :FIELDS], kinds, None if self.objs is None else self.objs[:, :FIELDS])
+        return Entries(self.at, self.lanes[:, :FIELDS], kinds, None if self.texts is None else self.texts.first(FIELDS))
 
     def slice(self, start: int, stop: int) -> Entries:
         """Return the entries from start to stop, without a copy."""
         own = slice(start, stop)
-        return Entries(
-            self.at[own],
-            self.lanes[own],
-            None if self.kinds is None else self.kinds[own],
-            None if self.objs is None else self.objs[own],
-        )
+        kinds = None if self.kinds is None else self.kinds[own]
+        return Entries(self.at[own], self.lanes[own], kinds, None if self.texts is None else self.texts.slice(own))
 
     @staticmethod
     def join(parts: Sequence[Entries]) -> Entries:
@@ -145,13 +138,11 @@ class Entries:
         kinds: NDArray[np.uint8] | None = None
         if any(part.kinds is not None for part in parts):
             kinds = np.concatenate([part.all_kinds() for part in parts])
-        objs: NDArray[np.object_] | None = None
-        if any(part.objs is not None for part in parts):
-            objs = np.concatenate(
-                [np.full(part.lanes.shape, None, object) if part.objs is None else part.objs for part in parts]
-            )
+        texts: Texts | None = None
+        if any(part.texts is not None for part in parts):
+            texts = Texts.join([part.texts or Texts.none(*part.lanes.shape) for part in parts])
         lanes = np.concatenate([part.lanes for part in parts])
-        return Entries(np.concatenate([part.at for part in parts]), lanes, kinds, objs)
+        return Entries(np.concatenate([part.at for part in parts]), lanes, kinds, texts)
 
     def all_kinds(self) -> NDArray[np.uint8]:
         """Return the kind of each value."""
@@ -166,9 +157,12 @@ class Entries:
         return self._keys_in(KEY)
 
     def _keys_in(self, column: int) -> SourceKeys:
-        return SourceKeys(
-            np.ascontiguousarray(self.lanes[:, column]), None if self.objs is None else self.objs[:, column]
-        )
+        lane = np.ascontiguousarray(self.lanes[:, column])
+        if self.texts is None or not self.texts.sizes[:, column].any():
+            return SourceKeys(lane, None)
+        text = np.empty(lane.size, object)
+        text[:] = [own or None for own in self.texts.column(column)]
+        return SourceKeys(lane, text)
 
     def null(self) -> Mask | None:
         """Mark the entries with a null condition value; None if there is none."""
@@ -185,21 +179,47 @@ class Entries:
             return Column(lane)
         kind = np.ascontiguousarray(self.kinds[:, i])
         objs: dict[int, Any] = {}
-        if self.objs is not None:
-            beside = np.flatnonzero(kind >= LaneKind.BIG)
-            objs = dict(zip(beside.tolist(), self.objs[beside, i].tolist(), strict=True))
+        if self.texts is not None and self.texts.sizes[:, i].any():
+            objs = {row: unpack(own) for row, own in enumerate(self.texts.column(i)) if own}
         return Column(lane, kind, objs).narrow()
 
     def listed(self) -> list[tuple[bytes | None, bytes, list[Any]]]:
         """Return the encoded condition value, None for null, the encoded key and the fields of each entry."""
-        lanes, kinds = self.lanes.tolist(), self.all_kinds().tolist()
-        objs = [[None] * len(lane) for lane in lanes] if self.objs is None else self.objs.tolist()
+        values, keys = self.values(), self.keys()
+        fields = [self.column(field).values() for field in range(self.width)]
+        null = self.null()
+        nulls = [False] * len(self) if null is None else null.tolist()
         out: list[tuple[bytes | None, bytes, list[Any]]] = []
-        for lane, kind, obj in zip(lanes, kinds, objs, strict=True):
-            value, key = (encode_key(own) if text is None else bytes(text) for own, text in zip(lane[:2], obj[:2]))
-            fields = list(map(value_of, lane[FIELDS:], kind[FIELDS:], obj[FIELDS:]))
-            out.append((None if kind[VALUE] == LaneKind.NULL else value, key, fields))
+        sources = zip(nulls, listed_sources(values), listed_sources(keys), strict=True)
+        for row, (is_null, value, key) in enumerate(sources):
+            out.append((None if is_null else value, key, [column[row] for column in fields]))
         return out
+
+
+def listed_sources(keys: SourceKeys) -> list[bytes]:
+    """Return the encodings of keys."""
+    texts = [None] * int(keys.lane.size) if keys.text is None else keys.text.tolist()
+    return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
+
+
+def _bytes_of_keys(text: NDArray[np.object_] | None, null: Mask | None) -> list[bytes] | None:
+    """Return the encodings of keys that have no lane; None if all have one."""
+    if text is None:
+        return None
+    out = [own or b"" for own in text.tolist()]
+    if null is not None:
+        out = [b"" if absent else own for own, absent in zip(out, null.tolist(), strict=True)]
+    return out if any(out) else None
+
+
+def _bytes_of_values(column: Column) -> list[bytes] | None:
+    """Return the bytes of the values of a field that have no lane; None if all have one."""
+    if not column.objs:
+        return None
+    out = [b""] * len(column)
+    for i, value in column.objs.items():
+        out[i] = _encode(value) if type(value) is str else canonical(value)
+    return out
 
 
 def first_positions(values: SourceKeys) -> Positions:
@@ -230,16 +250,22 @@ def flat_places(start: Ints, sizes: Ints) -> Ints:
     return places
 
 
-def same_entries(a: Entries, i: NDArray[Any], b: Entries, j: NDArray[Any]) -> Mask:
+def same_entries(a: Entries, i: Ints, b: Entries, j: Ints) -> Mask:
     """Mark the pairs of entries i of a and entries j of b with equal condition values and equal keys."""
-    same: Mask = (a.lanes[i, VALUE] == b.lanes[j, VALUE]) & (a.lanes[i, KEY] == b.lanes[j, KEY])
+    return same_columns(a, i, b, j, FIELDS)
+
+
+def same_columns(a: Entries, i: Ints, b: Entries, j: Ints, columns: int) -> Mask:
+    """Mark the pairs of entries i of a and entries j of b that are equal in their first columns."""
+    same: Mask = a.lanes[i, VALUE] == b.lanes[j, VALUE]
+    for column in range(1, columns):
+        same &= a.lanes[i, column] == b.lanes[j, column]
     if a.kinds is not None or b.kinds is not None:
-        left, right = a.all_kinds()[i, :FIELDS], b.all_kinds()[j, :FIELDS]
-        same &= (left == right).all(axis=1)
-    if a.objs is not None and b.objs is not None:
-        at = np.flatnonzero(same)
-        equal = a.objs[i, :FIELDS][at] == b.objs[j, :FIELDS][at]
-        same[at] = equal.astype(bool).all(axis=1)
+        left, right = (own.all_kinds() for own in (a, b))
+        for column in range(columns):
+            same &= left[i, column] == right[j, column]
+    if a.texts is not None and b.texts is not None:
+        same = a.texts.same(i, b.texts, j, columns, same)
     return same
 
 

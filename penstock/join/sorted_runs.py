@@ -11,9 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.cache import canonical
-from penstock.join.side_entries import Entries, Ints, Mask, Positions, in_order, places_within, same_entries
-from penstock.mapreduce import LaneKind
+from penstock.join.side_entries import (
+    FIELDS,
+    Entries,
+    Ints,
+    Mask,
+    Positions,
+    in_order,
+    places_within,
+    same_columns,
+    same_entries,
+)
 
 __all__ = ["EntryChanges", "SortedRuns", "changed_entries"]
 
@@ -173,22 +181,8 @@ def changed_entries(minus: Entries, plus: Entries) -> tuple[Entries, Entries]:
     first, second = order[tie], order[tie + 1]
     equal = same_entries(both, first, both, second)
     first, second = first[equal], second[equal]
-    same = _equal_fields(both, first, second)
+    same = same_columns(both, first, both, second, FIELDS + both.width)
     stays = np.ones(len(both), bool)
     stays[first[same]] = stays[second[same]] = False
     n = len(minus)
     return minus.take(stays[:n]), plus.take(stays[n:])
-
-
-def _equal_fields(entries: Entries, first: Ints, second: Ints) -> Mask:
-    same: Mask = (entries.lanes[first] == entries.lanes[second]).all(axis=1)
-    if entries.kinds is None:
-        return same
-    same &= (entries.kinds[first] == entries.kinds[second]).all(axis=1)
-    if entries.objs is None:
-        return same
-    beside = (entries.kinds[first] >= LaneKind.BIG).any(axis=1) & same
-    for place in np.flatnonzero(beside).tolist():
-        left, right = (entries.objs[index[place]].tolist() for index in (first, second))
-        same[place] = canonical(left) == canonical(right)
-    return same

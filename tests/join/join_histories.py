@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ Side = dict[Any, Document]
 Rows = dict[tuple[Any, Any], tuple[Any, Any]]
 VALUES = [None, 0, 1, 1.0, 2, True, math.nan, "a", b"a", (1, 2), (1, 3), (1.0, 2), 1 << 70, 0.5]
 KEYS = [0, 1, 2, 3, "k", (1, "k"), -7, 1 << 66]
-FIELDS = [0, 1, 2, 0.5, "text", None]
+FIELDS = [0, 1, 2, 0.5, "text", None, True, 1 << 70, Decimal("1.50"), [1, None, "x"]]
 
 TIES = [  # hashes of a few bits, so that positions of different entries are equal
     Edit("join.side_entries:first_positions", "values.hashes() & UPPER", "values.hashes() & np.uint64(1 << 63)"),

@@ -11,7 +11,7 @@ from penstock.cache import MemoryStore, open_lmdb
 from penstock.join import Conditions, Entries, How, SideIndex
 from penstock.mapreduce import Column, SourceKeys
 from tests.join.index_histories import IndexedSide, fold_once, run_index, run_sparse, small_pages, stage
-from tests.join.join_histories import TIES, history
+from tests.join.join_histories import TIES, entries_of, history
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -65,6 +65,20 @@ def test_pages_of_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     with store.read() as reader:
         assert [len(block) for block in index.all(reader)] == [1]
         assert reader.count("side:1") == 1
+
+
+def test_long_values_and_plain_pages_beside_others() -> None:
+    store, index = MemoryStore(), SideIndex(1, 1)
+    ints = {key: (key % 1000, key) for key in range(3000)}
+    others = {f"k{key}": (str(key % 7), "x" * 9) for key in range(10)}
+    others |= {"long": ("a" * 300, "y" * 70_000), "number": (0.5, 1.5)}
+    fold_once(store, index, Entries.none(1), entries_of(ints))
+    fold_once(store, index, Entries.none(1), entries_of(others))
+    entries = entries_of(ints | others)
+    with store.read() as reader:
+        found = [entry for block in SideIndex(1, 1).all(reader) for entry in block.listed()]
+        assert sorted(found, key=repr) == sorted(entries.listed(), key=repr)
+        assert {row[0] for _, row in reader.scan("side:1")} == {0, 1, 2}
 
 
 def test_a_log_is_folded_when_it_is_large_or_memory_is_short() -> None:

@@ -13,8 +13,8 @@ from tests.join.join_histories import TIES, history
 
 SEEDS = range(12)
 FOUND_BY = {  # the seeds that find rare bugs
-    "1 does not match 1.0": 20,
-    "rows stay when the limit holds their condition value": 11,
+    "1 does not match 1.0": 32,
+    "rows stay when the limit holds their condition value": 4,
 }
 _SIDES = "a, b = (side.plus if plus else side.minus for side in (self._left, self._right))"
 _CHANGED = "yield from self._product(plus, a, b)\n"
@@ -137,9 +137,9 @@ BUGS = [
     ),
     Bug(
         "positions decide which entries are equal",
-        "join.conditions:_same_keys",
-        "a.lane == b.lane",
-        "np.ones(a.lane.size, bool)",
+        "join.side_entries:same_columns",
+        "a.lanes[i, VALUE] == b.lanes[j, VALUE]",
+        "np.ones(i.size, bool)",
         *TIES,
     ),
 ]

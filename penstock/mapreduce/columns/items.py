@@ -73,9 +73,10 @@ class SourceKeys:
         """Return the 64-bit hash of each key: a bijection for ints, else the hash of the encoding."""
         out = mix(self.lane.view(np.uint64))
         if self.text is not None:
-            for i, text in enumerate(self.text.tolist()):
-                if text is not None:
-                    out[i] = xxhash.xxh3_64_intdigest(text)
+            texts = self.text.tolist()
+            own = [i for i, text in enumerate(texts) if text is not None]
+            digests = b"".join([xxhash.xxh3_64_digest(texts[i]) for i in own])
+            out[own] = np.frombuffer(digests, ">u8")
         return out
 
 
