@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from contextlib import closing, suppress
+from itertools import count, islice
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+import penstock as ps
 from penstock.cache import PenstockError
+from penstock.cli.running.feed_steps import FeedSteps
 from penstock.connector import ConnectorFault
 from penstock.sink import message_log, wallaroo_source_sink
 from tests.harness.planting import Bug
-from tests.sink.wallaroo_source import Disk, expected, give, opened, received, target
-from tests.spout.wallaroo_worker import Killed, free_port, kill_at
+from tests.sink.wallaroo_source import GROUPS, Disk, expected, give, opened, received, target
+from tests.spout.wallaroo_worker import Killed, free_port, kill_at, shop
 
 LAST = 40  # positions of a history
 
@@ -51,6 +54,28 @@ def run(path: Path, seed: int, last: int = LAST) -> int:
 def test_kills_of_both_sides_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     for seed in range(5):
         run(tmp_path / str(seed), seed)
+
+
+def test_a_view_of_several_partitions_is_sent_once(tmp_path: Path) -> None:
+    """Each run ends in the middle of a step, and the next one reads the partitions from the position of the log."""
+    numbers, rows = count(), {}
+    with target(tmp_path / "mirror") as store:
+        for ends in (2, 1, 3, None):
+            with (
+                ps.open(shop(), tmp_path / "store", partitions=2, processes=False) as engine,
+                closing(opened(tmp_path, store.address)) as sink,
+            ):
+                engine.put_many("orders", [{"id": next(numbers), "name": n % GROUPS, "v": n} for n in range(20)])
+                steps = FeedSteps(engine, ["sums"], sink.begin())
+                for changes, position in islice(steps.step(), ends):
+                    sink.write(changes)
+                    if position is not None:
+                        sink.holds(position)
+                if ends is None:
+                    sink.finish()
+                    with engine.snapshot() as snap:
+                        rows = dict(snap.view("sums").items())
+        assert received(store) == (rows, 0)
 
 
 LOG = "sink.message_log:MessageLog."
