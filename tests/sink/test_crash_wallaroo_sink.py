@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -15,14 +16,36 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.connector import ConnectorFault, LogFile
+from penstock.connector import (
+    ConnectorFault,
+    LogFile,
+    LogRecord,
+    SessionSocket,
+    TransactionDecided,
+    TransactionOpened,
+    VoteReceived,
+)
 from penstock.sink import SinkTaken, WallarooSink, wallaroo_sink
 from penstock.views import ABSENT
 from tests.harness.planting import Bug
-from tests.spout.wallaroo_worker import COOKIE, Killed, Store, free_port, kill_at
+from tests.spout.wallaroo_worker import (
+    BEFORE_COMMIT,
+    BEFORE_PHASE_1,
+    BEFORE_PHASE_2,
+    BEFORE_VOTE,
+    COOKIE,
+    NEW_SESSION,
+    Killed,
+    Phases,
+    Store,
+    free_port,
+    kill_at,
+)
 
 VIEW = "by name"
 GROUPS = 5
+PHASE_OF = {TransactionOpened: BEFORE_PHASE_1, TransactionDecided: BEFORE_PHASE_2}
+"""The phases around a record of the sink's log."""
 
 
 class Feed:
@@ -70,39 +93,62 @@ def target(path: Path, port: int) -> Store:
     return Store(path, None, port, "&envelope=view", mirror())
 
 
+Place = Callable[[str], None]
+
+
 @contextmanager
-def kill_sink_at(record: int | None, after: bool) -> Iterator[None]:
-    """Raise at this record of the sink's log, before it is written or after it."""
-    numbers, real = count(1), LogFile.append
+def kill_sink_at(struck: int | None) -> Iterator[Place]:
+    """Raise at this place of the sink: before and after each record of its log, and while it waits for a vote."""
+    numbers, append, wait = count(1), LogFile.append, WallarooSink._wait
 
-    def append(self: LogFile, *args: Any, **kwargs: Any) -> None:
-        struck = next(numbers) == record
-        if struck and not after:
-            raise Killed
-        real(self, *args, **kwargs)
-        if struck:
-            raise Killed
+    def place(phase: str) -> None:
+        if next(numbers) == struck:
+            raise Killed(phase)
 
-    with mock.patch.object(LogFile, "append", append):
-        yield
+    def append_between(self: LogFile, record: LogRecord, sync: bool = True) -> None:
+        phase = PHASE_OF.get(type(record), NEW_SESSION)
+        place(phase)
+        append(self, record, sync)
+        place(phase)
+
+    def wait_or_end(self: WallarooSink, link: SessionSocket, kind: Any) -> Any:
+        if kind is VoteReceived and next(numbers) == struck:
+            link.turn(0.0)
+            raise Killed(BEFORE_VOTE)
+        return wait(self, link, kind)
+
+    with (
+        mock.patch.object(LogFile, "append", append_between),
+        mock.patch.object(WallarooSink, "_wait", wait_or_end),
+    ):
+        yield place
 
 
-def run(path: Path, seed: int, last: int = 30) -> int:
+def run(path: Path, seed: int, last: int = 30, phases: Phases | None = None) -> int:
     """Send changes with kills of both sides at random places; return the number of kills."""
     choose = random.Random(f"wallaroo sink {seed}")
-    port, reached, kills = free_port(), 0, 0
+    port, reached = free_port(), 0
+    struck: Phases = Counter() if phases is None else phases
+    before = struck.total()
     while reached < last:
-        struck = choose.randrange(1, 9) if choose.random() < 0.6 else None
+        at_sink = choose.randrange(1, 24) if choose.random() < 0.6 else None
         commit = choose.randrange(1, 12) if choose.random() < 0.5 else None
         with target(path / "store", port) as store, mock.patch.object(wallaroo_sink, "_LAST", 0.2):
             sink = opened(path, store.address)
             sink.stopped = store.ended.is_set
-            with kill_at(commit), kill_sink_at(struck, choose.random() < 0.5), suppress(Killed, ConnectorFault):
-                for at, changes in Feed.after(sink.begin() or 0, last):
-                    sink.write(changes)
-                    sink.holds(at)
-                    reached = at
-            kills += abandoned(sink) or store.killed
+            try:
+                with kill_at(commit), kill_sink_at(at_sink) as place, suppress(ConnectorFault):
+                    for at, changes in Feed.after(sink.begin() or 0, last):
+                        sink.write(changes)
+                        sink.holds(at)
+                        reached = at
+                        if changes:
+                            place(BEFORE_COMMIT)
+            except Killed as killed:
+                struck["coordinator", str(killed)] += 1
+            abandon(sink)
+            if store.stop():
+                struck["participant", store.phase] += 1
     with target(path / "store", port) as store:
         sink = opened(path, store.address)
         for at, changes in Feed.after(sink.begin() or 0, last + 1):
@@ -111,21 +157,19 @@ def run(path: Path, seed: int, last: int = 30) -> int:
         sink.close()
         assert received(store) == rows(last + 1)
         assert store.engine.status()["tables"]["orders"]["rejected"] == 0
-    return kills
+    return struck.total() - before
 
 
-def abandoned(sink: WallarooSink) -> bool:
+def abandon(sink: WallarooSink) -> None:
     """Leave a sink as a kill does: its connection ends, and nothing is written."""
     sink._drop()
     log, sink._log = sink._log, None
     if log is not None:
         log.close()
-    return True
 
 
 def test_kills_of_both_sides_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
-    for seed in range(8):
-        run(tmp_path / str(seed), seed)
+    assert sum(run(tmp_path / str(seed), seed) for seed in range(6)) > 2
 
 
 BUGS = [

@@ -3,41 +3,64 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.harness.planting import Bug
-from tests.spout.wallaroo_worker import Store, Worker, expected, found, kill_at, message
+from tests.spout.wallaroo_worker import (
+    BEFORE_PHASE_1,
+    BEFORE_PHASE_2,
+    Killed,
+    Phases,
+    Store,
+    Worker,
+    expected,
+    found,
+    kill_at,
+    message,
+)
+
+_IDLE = 0.05  # share of the places without a commit where the store is killed
 
 
-def run(path: Path, seed: int, partitions: int | None, rounds: int = 6) -> int:
+def run(path: Path, seed: int, partitions: int | None, rounds: int = 6, phases: Phases | None = None) -> int:
     """Run transactions with cuts and kills at random places; return the number of kills that struck."""
     choose = random.Random(f"wallaroo {seed}")
-    kills = 0
+    struck: Phases = Counter() if phases is None else phases
+    before = struck.total()
     with Worker() as worker:
         while worker.decided < rounds:
             commit = choose.randrange(1, 10 if partitions is None else 30) if choose.random() < 0.7 else None
             with Store(path, partitions) as store:
                 with kill_at(commit), suppress(OSError):
-                    _work(worker, store, rounds, choose)
-                kills += store.stop()
+                    try:
+                        _work(worker, store, rounds, choose)
+                    except Killed as killed:
+                        struck["participant", str(killed)] += 1
+                if store.stop():
+                    struck["participant", store.phase] += 1
         with Store(path, partitions) as store:
             worker.connect(store.address)
             worker.fence()
             assert found(store.engine) == expected(worker.sent)
-    return kills
+    return struck.total() - before
 
 
 def _work(worker: Worker, store: Store, rounds: int, choose: random.Random) -> None:
-    """Send transactions until the store is killed."""
+    """Send transactions until the store is killed. `Killed` ends a store that has no step to commit."""
     worker.connect(store.address)
     while worker.decided < rounds:
         if choose.random() < 0.2:
             worker.connect(store.address)
         worker.send(*(message(len(worker.sent) + i) for i in range(choose.randrange(9))))
+        if choose.random() < _IDLE:
+            raise Killed(BEFORE_PHASE_1)
         assert worker.prepare(), "the worker keeps to the protocol"
+        if choose.random() < _IDLE:
+            raise Killed(BEFORE_PHASE_2)
         worker.decide(reach=choose.random() < 0.8)
         if worker.is_cut:
             worker.connect(store.address)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from unittest import mock
+
+import msgspec
 
 import penstock as ps
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
@@ -28,7 +31,7 @@ from penstock.connector import (
     StartSession,
     VoteReceived,
 )
-from penstock.spout import SPOUTS, ListeningSpout
+from penstock.spout import SPOUTS, ListeningSpout, SpoutBatch, WorkerRow
 from tests.waiting import PATIENCE
 
 T = TypeVar("T")
@@ -38,7 +41,17 @@ ODD = b"no document"
 
 
 class Killed(Exception):
-    """The store ends here, as a kill would end it."""
+    """The process ends here, as a kill would end it. Its text tells the phases before and after."""
+
+
+PHASES = BEFORE_PHASE_1, BEFORE_VOTE, BEFORE_PHASE_2, BEFORE_COMMIT = (
+    "data and phase 1",
+    "phase 1 and vote",
+    "vote and phase 2",
+    "phase 2 and commit",
+)
+NEW_SESSION = "a connection and data"
+Phases = Counter[tuple[str, str]]  # kills by side, and by the phases before and after
 
 
 def shop() -> ps.App:
@@ -81,6 +94,7 @@ class Store:
         self.spout = spout
         self.address = spout.address
         self.killed = False
+        self.phase = NEW_SESSION  # of the step that is not durable yet
         self._stop = threading.Event()
         self.ended = threading.Event()
         self.gate = threading.Event()  # the store takes no step while it is not set
@@ -94,6 +108,7 @@ class Store:
             while not self._stop.is_set():
                 batch = self.spout.next_batch(100, 0.05) if self.gate.wait(0.05) else None
                 if batch is not None:
+                    self.phase = self._phase(batch)
                     for done, _ in self.engine.load("orders", [batch]):
                         self.spout.committed(done)
         except Killed:
@@ -101,6 +116,14 @@ class Store:
         finally:
             self.ended.set()
             self.spout.close()
+
+    def _phase(self, batch: SpoutBatch) -> str:
+        """Return the phases around a step of a worker's state."""
+        known = None if batch.source is None else self.engine.remembered(batch.source)
+        rows = [WorkerRow() if note is None else _decoded(note) for note in (known and known.note, batch.note)]
+        if rows[0].vote is not None:
+            return BEFORE_COMMIT
+        return NEW_SESSION if rows[1].vote is None else BEFORE_VOTE
 
     def __enter__(self) -> Self:
         return self
@@ -217,6 +240,13 @@ class Worker:
             if not data:
                 raise ConnectionError(reason)
             session.receive(data)
+
+
+def _decoded(note: bytes) -> WorkerRow:
+    try:
+        return msgspec.msgpack.decode(note, type=WorkerRow)
+    except msgspec.ValidationError:  # a state of another kind of spout
+        return WorkerRow()
 
 
 def free_port() -> int:
