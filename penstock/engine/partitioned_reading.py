@@ -66,7 +66,7 @@ class PartitionedReading:
         for _ in range(self.looks):
             snap = self.snapshot()
             with self.snapshot() as again:
-                same = [part.state for part in again.parts] == [part.state for part in snap.parts]
+                same = [partition.state for partition in again.parts] == [partition.state for partition in snap.parts]
             if same and snapshots_at_rest(snap.parts):
                 return snap
             snap.close()

@@ -105,7 +105,7 @@ class PartitionedRefill:
         else:
             seed = layout.seed
         with self._store.snapshot() as snap:
-            begun = all(part.schema.catalog.refill is not None for part in snap.parts)
+            begun = all(partition.schema.catalog.refill is not None for partition in snap.parts)
         if not begun or seed != self._store.layout.seed:
             raise not_meant(path)
         repartition(path, len(self._store.handles), tell)

@@ -81,3 +81,11 @@ def test_a_newer_lmdb_is_refused_and_not_touched(filled: Path) -> None:
     assert (filled / "data.mdb").read_bytes() == newer
     (filled / "data.mdb").write_bytes(was)
     assert shop.check_batches(filled, BATCHES, BATCHES + 1, SIZE) == BATCHES
+
+
+def test_a_newer_layout_of_partitions_is_refused_with_its_number(tmp_path: Path) -> None:
+    with ps.open(shop.WORLD.app(), tmp_path / "s", partitions=2, processes=False):
+        pass
+    (tmp_path / "s" / "partitions").write_text('{"format": 2, "folders": []}')
+    with pytest.raises(ps.StoreFormat, match="has format 2 and this version of penstock reads format 1"):
+        ps.open(shop.WORLD.app(), tmp_path / "s")

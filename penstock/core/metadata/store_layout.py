@@ -50,11 +50,11 @@ class StoreLayout(msgspec.Struct, frozen=True):
 
     def ranges(self) -> KeyRanges:
         """Return the ranges, which assign keys to partitions."""
-        return KeyRanges([int(part.start, 16) for part in self.parts], self.seed)
+        return KeyRanges([int(partition.start, 16) for partition in self.parts], self.seed)
 
     def folders(self, path: str) -> list[str]:
         """Return the folder of each partition."""
-        return [os.path.join(path, part.folder) for part in self.parts]
+        return [os.path.join(path, partition.folder) for partition in self.parts]
 
 
 def layout_of(app: str, seed: int, starts: tuple[int, ...], turn: int) -> StoreLayout:

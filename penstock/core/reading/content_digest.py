@@ -76,13 +76,13 @@ def _item(parts: list[Any]) -> int:
 
 
 def _table_sum(snap: Snapshot, node: TableSchema) -> int:
-    readers = [part.reader() for part in snap.parts]
+    readers = [partition.reader() for partition in snap.parts]
     is_old = forgettable(readers, node.table, node.number, snap.state.ts.get(node.table.name))
-    total = sum(_part_sum(part, node, is_old) for part in snap.parts)
+    total = sum(_partition_sum(partition, node, is_old) for partition in snap.parts)
     return total % (1 << _BITS)
 
 
-def _part_sum(snap: Snapshot, node: TableSchema, is_old: Callable[[bytes], bool] | None) -> int:
+def _partition_sum(snap: Snapshot, node: TableSchema, is_old: Callable[[bytes], bool] | None) -> int:
     """Return the sum over the documents of one partition."""
     views = sorted(snap.schema.views_on(node.table.name), key=lambda view: view.name)
     views = [v for v in views if isinstance(v.mapper, FunctionMapper) and snap.schema.as_of(v.name) is None]

@@ -62,7 +62,7 @@ def copy_any(path: str, target: str, tell: Tell | None = None) -> Copied:
                 if _between_switches(readers, catalogs) or not consistent(readers, states):
                     time.sleep(_AGAIN)
                     continue
-                into = [os.path.join(folder, part.folder) for part in layout.parts]
+                into = [os.path.join(folder, partition.folder) for partition in layout.parts]
                 size = sum(copy_snapshot(*own, tell or _nobody) for own in zip(readers, into, strict=True))
                 write_layout(folder, layout)
                 return Copied(target, size, layout.app, tuple(state.position for state in states))

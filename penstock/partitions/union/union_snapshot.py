@@ -46,21 +46,25 @@ class PartitionedSnapshot(Snapshot):
     """A snapshot of each partition, by their cores, as one; `ranges` say which of them owns a key."""
 
     def __init__(self, cores: Sequence[Core], ranges: KeyRanges) -> None:
-        parts: list[Snapshot] = []
+        partitions: list[Snapshot] = []
         try:
             for core in cores:
-                parts.append(Snapshot(core))
-            if unlike([part.schema.catalog for part in parts]) is not None:
-                for part in parts:
-                    part.show_former()
-            _must_agree(parts)
+                partitions.append(Snapshot(core))
+            if unlike([partition.schema.catalog for partition in partitions]) is not None:
+                for partition in partitions:
+                    partition.show_former()
+            _must_agree(partitions)
         except BaseException:
-            for part in parts:
-                part.close()
+            for partition in partitions:
+                partition.close()
             raise
-        self._begin(cores[0], MergedReader([part.reader() for part in parts]), together([p.state for p in parts]))
-        self._schema = parts[0].schema
-        self._parts = tuple(parts)
+        self._begin(
+            cores[0],
+            MergedReader([partition.reader() for partition in partitions]),
+            together([p.state for p in partitions]),
+        )
+        self._schema = partitions[0].schema
+        self._parts = tuple(partitions)
         self._ranges = ranges
         self._spanned: dict[str, PartitionedTable] = {}
 
@@ -72,29 +76,29 @@ class PartitionedSnapshot(Snapshot):
     @property
     def position(self) -> Position:
         """The positions of all partitions, in their order."""
-        return tuple(part.position for part in self._parts)
+        return tuple(partition.position for partition in self._parts)
 
     @property
     def followed(self) -> Position:
         """The oldest position that the feed can be followed from."""
-        return tuple(part.followed for part in self._parts)
+        return tuple(partition.followed for partition in self._parts)
 
     @property
     def saved(self) -> Position:
         """The positions of all partitions up to which all changes are known to be saved."""
-        return tuple(part.saved for part in self._parts)
+        return tuple(partition.saved for partition in self._parts)
 
     @checked
     def as_of(self, view: str) -> Position | None:
         """Return the positions that a view shows if it is not updated while another generation is built, else None."""
-        own = [part.as_of(view) for part in self._parts]
+        own = [partition.as_of(view) for partition in self._parts]
         if all(position is None for position in own):
             return None
         return tuple(p.position if o is None else o for p, o in zip(self._parts, own, strict=True))
 
     def remembered(self, source: str) -> Remembered | None:
         """Return the lowest offset of a source with its spout state; None if a partition has not begun the source."""
-        found = [part.remembered(source) for part in self._parts]
+        found = [partition.remembered(source) for partition in self._parts]
         known = [own for own in found if own is not None]
         return min(known, key=lambda own: own.offset) if len(known) == len(found) else None
 
@@ -107,9 +111,9 @@ class PartitionedSnapshot(Snapshot):
         found = self._spanned.get(name)
         if found is None:
             shown = self.schema.table(name)
-            parts = [part.log(name) for part in self._parts]
+            partitions = [partition.log(name) for partition in self._parts]
             found = self._spanned[name] = PartitionedTable(
-                shown.table, parts, self._owners, lambda: self._held_of(name)
+                shown.table, partitions, self._owners, lambda: self._held_of(name)
             )
         return found
 
@@ -134,8 +138,8 @@ class PartitionedSnapshot(Snapshot):
 
         snap.close()
         """
-        for part in self._parts:
-            part.close()
+        for partition in self._parts:
+            partition.close()
         self._reader = None
 
     def reader(self) -> Reader:
@@ -156,8 +160,8 @@ class PartitionedSnapshot(Snapshot):
             return super()._why(view, source, groups, progress)
         out: list[list[Contribution]] = [[] for _ in groups]
         passed = PartitionedProgress(len(self._parts), progress)
-        for i, part in enumerate(self._parts):
-            own = part.view(view.name).why_many(map(decode_key, groups), progress=passed.of(i))
+        for i, partition in enumerate(self._parts):
+            own = partition.view(view.name).why_many(map(decode_key, groups), progress=passed.of(i))
             for found, more in zip(out, own, strict=True):
                 found += more
         for found in out:
@@ -182,11 +186,11 @@ def together(states: Sequence[StateRow]) -> StateRow:
     )
 
 
-def snapshots_at_rest(parts: Sequence[Snapshot]) -> bool:
+def snapshots_at_rest(partitions: Sequence[Snapshot]) -> bool:
     """Return True if nothing is in flight: productions are applied, none is delayed, and early sets are saved."""
-    states = [part.state for part in parts]
-    early = [unconfirmed_batches(part.reader()) for part in parts]
-    return all(first_delayed(part.reader()) is None for part in parts) and all(
+    states = [partition.state for partition in partitions]
+    early = [unconfirmed_batches(partition.reader()) for partition in partitions]
+    return all(first_delayed(partition.reader()) is None for partition in partitions) and all(
         sent == taken and early[to].get(of, 0) <= states[of].unheard.get(to, states[of].batch)
         for of, to, sent, taken in numbers_of(states)
     )
@@ -197,9 +201,9 @@ def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
     return {name: sum(own.get(name, 0) for own in counts) for name in names}
 
 
-def _must_agree(parts: Sequence[Snapshot]) -> None:
+def _must_agree(partitions: Sequence[Snapshot]) -> None:
     """Raise Switching unless all partitions have the same definitions under the same numbers."""
-    found = unlike([part.schema.catalog for part in parts])
+    found = unlike([partition.schema.catalog for partition in partitions])
     if found is not None:
         raise Switching(*found)
 

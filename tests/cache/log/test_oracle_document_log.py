@@ -100,7 +100,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (log.keys.state[slots] & LOADED != 0).all()
         return slots
 
-    def send_line(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> Documents:
+    def stored_documents(self, log: DocumentLog, reader: Reader, keys: Sequence[Any]) -> Documents:
         """Return the newest lines of these keys in the log, without deletions that leave no line."""
         slots = self.resolved(log, reader, keys)
         state = log.keys.state[slots]
@@ -212,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True))
     def look(self, keys: list[Any]) -> None:
         with self.store.read() as snap:
-            assert self.send_line(self.log, snap, keys) == {k: self.known[k] for k in keys if k in self.known}
+            assert self.stored_documents(self.log, snap, keys) == {k: self.known[k] for k in keys if k in self.known}
 
     @rule(target=snapshots)
     def hold(self) -> Any:
@@ -245,7 +245,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (again.mark.present, again.mark.tombstones) == self.tally(self.known)
         assert again.mark == self.log.mark
         with self.store.read() as snap:
-            assert self.send_line(again, snap, KEYS) == self.known
+            assert self.stored_documents(again, snap, KEYS) == self.known
             tails = self.tails if self.version % 2 else Tails()  # only every second reader shares them
             reader = TableReader(self.table, TABLE, SEED, lambda: snap, tails, frozenset)
             self.read_through(reader, self.known)

@@ -157,7 +157,7 @@ BUGS = {
         "cache.log.tombstone_removal:forget_step", "log.keys.state[slots] = LOADED", "pass"
     ),
     "the digest has what is to be forgotten": Edit(
-        "core.reading.content_digest:_part_sum", "is_old is not None and", "False and"
+        "core.reading.content_digest:_partition_sum", "is_old is not None and", "False and"
     ),
     "a fold that is under way is taken for one of all": Edit(
         "core.upkeep.store_compaction:_Table._fold", "1 + self._log.folding", "1"

@@ -65,9 +65,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def live_at(path: Path, partitioned: int = PARTS, processes: bool = False) -> Any:
+def live_at(path: Path, partitions: int = PARTS, processes: bool = False) -> Any:
     """Return a live store with documents from before a refill."""
-    live: Any = ps.open(shop(), path, partitions=partitioned, processes=processes)
+    live: Any = ps.open(shop(), path, partitions=partitions, processes=processes)
     live.put_many("users", docs(0, 20, "old"))
     live.put_many("orders", [{"id": 1, "amount": 7}])
     live.ingest([], source=SOURCE, resume=10)
