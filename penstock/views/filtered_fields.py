@@ -62,6 +62,11 @@ class FilteredField:
         return (_MARK, self.form.value, where, *(self.field or ()))
 
     @property
+    def is_plain(self) -> bool:
+        """Return True if it is the field as it is."""
+        return self.where is None and self.form is FieldForm.VALUE
+
+    @property
     def reads_nothing(self) -> bool:
         """Return True if it depends on its condition alone."""
         return self.form is FieldForm.ONE
@@ -77,6 +82,10 @@ class FilteredField:
         if self.where is not None and not self.where.evaluate(lambda path: reach(value, path)):
             return None
         return self.formed(reach(value, self.field or ()))
+
+    def shown(self, value: Any) -> Any:
+        """Return its value in a contribution as people read it."""
+        return bool(value) if self.form is FieldForm.FLAG and value is not None else value
 
     def formed(self, value: Any) -> Any:
         """Return a value that the condition keeps, in the form of this field."""

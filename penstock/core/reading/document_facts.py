@@ -96,6 +96,12 @@ def _reads(view: ViewNode) -> list[FilteredField]:
 
 def _shaped(reads: Sequence[FilteredField], values: Sequence[Any]) -> Any:
     """Return the values that cells read: none, the only one, or each by its path and condition."""
-    if len(values) < 2:
-        return values[0] if values else None
-    return {str(own): value for own, value in zip(reads, values, strict=True)}
+    plain = {own.field for own in reads if own.is_plain}
+    left = [
+        (str(own), own.shown(value))
+        for own, value in zip(reads, values, strict=True)
+        if own.is_plain or not plain.issuperset(own.fields)  # others follow from the plain ones
+    ]
+    if len(left) < 2:
+        return left[0][1] if left else None
+    return dict(left)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.mapreduce.columns.column import Column
-from penstock.views import TS, Path
+from penstock.views import TS, Path, filtered_of
 
 
 class ContributionShape:
@@ -19,11 +19,21 @@ class ContributionShape:
     {'amount': 5, 'org': {'name': 'x', 'size': None}}
     >>> ContributionShape([("amount",), None]).of([5, {"amount": 5, "day": 1}]), ContributionShape([]).of([])
     ({'amount': 5, 'day': 1}, None)
+
+    A filtered field stands under its text, unless the plain fields from which it follows are there.
     """
 
     def __init__(self, fields: Sequence[Path | None]) -> None:
         self._whole = fields.index(None) if None in fields else None
-        read = sorted((len(path), i, path) for i, path in enumerate(fields) if path is not None and path != TS)
+        named: dict[int, Path] = {i: path for i, path in enumerate(fields) if path is not None and path != TS}
+        self._filtered = {i: own for i, path in named.items() if (own := filtered_of(path)) is not None}
+        plain = set(fields)
+        for i, own in self._filtered.items():
+            if plain.issuperset(own.fields):
+                del named[i]  # it follows from the others
+            else:
+                named[i] = (str(own),)
+        read = sorted((len(path), i, path) for i, path in named.items())
         self._paths = [
             (i, path, [j for _, j, above in read if above == path[: len(above)] and j != i]) for _, i, path in read
         ]
@@ -35,6 +45,10 @@ class ContributionShape:
             return values[self._whole]
         if not self._paths:
             return None
+        if self._filtered:
+            values = [
+                self._filtered[i].shown(value) if i in self._filtered else value for i, value in enumerate(values)
+            ]
         if self._flat:
             return {path[0]: values[i] for i, path, _ in self._paths}
         out: dict[str, Any] = {}

@@ -36,11 +36,17 @@ def document(choose: Random, ts: int) -> Doc:
     return {"id": choose.randrange(14), "g": choose.choice(GROUPS), "ts": ts, **doc, "in": dict(doc)}
 
 
+NOT_B = ps.field("key") != "B"
+
+
 def app_of(reducers: Reducers) -> ps.App:
     """Return an app with views that have these reducers."""
     app = ps.App("reduced")
     docs = app.table("docs", key="id", ts="ts")
-    docs.view("fields", key="g", reduce=reducers)
+    fields = docs.view("fields", key="g", reduce=reducers)
+    if "only" not in {reducer.name for reducer in reducers.values()}:  # held rows show what they were
+        some = {"n": ps.count(where=ps.field("key") != None), "rows": ps.collect(2, "value", where=NOT_B)}  # noqa: E711
+        fields.view("chained", key=(), reduce=some)
     docs.view("kept", key="g", reduce=reducers, sources=True)
     docs.view("nested", key="g", value="in", reduce=reducers)
 

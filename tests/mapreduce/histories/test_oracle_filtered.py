@@ -166,3 +166,22 @@ def test_a_changed_condition_builds_the_view_anew(tmp_path: Path) -> None:
         engine.migrate()
         with engine.snapshot() as snap:
             assert dict(snap.view("sums").items()) == {"Sue": 5}
+
+
+def test_a_held_document_shows_the_values_that_still_count() -> None:
+    app = ps.App("shop")
+    orders = app.table("orders", key="id")
+    reducers = {"paid": ps.sum("amount", where="paid"), "any": ps.any("paid"), "n": ps.count(where="paid")}
+    orders.view("sums", key="user", reduce=reducers)
+    orders.view("kept", key="user", reduce=reducers, sources=True)
+    with ps.open(app, None) as engine:
+        engine.put("orders", {"id": 1, "user": "Sue", "amount": 5, "paid": True})
+        engine.put("orders", {"id": 1, "user": "Sue", "amount": "x", "paid": True})
+        with engine.snapshot() as snap:
+            [sums], [kept] = snap.view("sums").why("Sue"), snap.view("kept").why("Sue")
+            assert (sums.value, sums.held) == ({"amount where paid": 5, "paid": True, "1 where paid": 1}, True)
+            assert (kept.value, kept.held) == ({"amount": 5, "paid": True}, True)
+            facts = snap.stored("orders", 1)
+            assert facts is not None
+            states = {state.view: state.pairs for state in facts.told}
+            assert states == {"sums": (("Sue", sums.value),), "kept": (("Sue", kept.value),)}
