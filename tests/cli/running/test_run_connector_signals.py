@@ -36,10 +36,10 @@ LINES = [message(n).decode() + "\n" for n in range(10)]
 
 
 @pytest.fixture
-def orders(here: Path) -> Path:
-    (here / "app.py").write_text(APP)
-    (here / "orders.jsonl").write_text("".join(LINES))
-    return here
+def orders(workdir: Path) -> Path:
+    (workdir / "app.py").write_text(APP)
+    (workdir / "orders.jsonl").write_text("".join(LINES))
+    return workdir
 
 
 @contextmanager
