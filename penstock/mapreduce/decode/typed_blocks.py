@@ -133,21 +133,21 @@ class TypedBlock:
 
 def dict_getter(docs: Sequence[Any]) -> Callable[[Path], Iterator[Any]]:
     """Return a getter of fields of dicts, or of any objects with `get`."""
+    return lambda path: iter(_values_of(docs, path))  # a closure that calls itself would be a cycle with the documents
 
-    def get(path: Path) -> Iterator[Any]:
-        if len(path) == 1:
-            name = path[0]
-            try:
-                return iter([d[name] for d in docs])
-            except KeyError:
-                return iter([d.get(name) for d in docs])
-        above = list(get(path[:-1]))
-        if set(map(type, above)) == {tuple} and is_part(path[-1]):
-            part = int(path[-1])
-            return iter([key[part] if part < len(key) else None for key in above])
-        return iter([reach(value, path[-1:]) for value in above])
 
-    return get
+def _values_of(docs: Sequence[Any], path: Path) -> list[Any]:
+    if len(path) == 1:
+        name = path[0]
+        try:
+            return [d[name] for d in docs]
+        except KeyError:
+            return [d.get(name) for d in docs]
+    above = _values_of(docs, path[:-1])
+    if set(map(type, above)) == {tuple} and is_part(path[-1]):
+        part = int(path[-1])
+        return [key[part] if part < len(key) else None for key in above]
+    return [reach(value, path[-1:]) for value in above]
 
 
 def field_block(fields: Mapping[str, list[Any]], n: int) -> TypedBlock:
@@ -243,19 +243,20 @@ class TypedDecoders:
     def block(self, docs: list[Any]) -> TypedBlock:
         columns: dict[Path, list[Any]] = {(): docs}
 
-        def column(path: Path) -> list[Any]:
-            found = columns.get(path)
-            if found is None:
-                found = columns[path] = self._steps[path].column(column(path[:-1]))
-            return found
-
         def get(path: Path) -> Iterator[Any]:
             whole = self._whole.get(path)
             if whole is None:
-                return iter(column(path))
-            return iter([reach(value, path[len(whole) :]) for value in column(whole)])
+                return iter(self._column(columns, path))
+            return iter([reach(value, path[len(whole) :]) for value in self._column(columns, whole)])
 
         return TypedBlock(docs, self.types, get)
+
+    def _column(self, columns: dict[Path, list[Any]], path: Path) -> list[Any]:
+        """Return the values at a path. `columns` has those that were read before."""
+        found = columns.get(path)
+        if found is None:
+            found = columns[path] = self._steps[path].column(self._column(columns, path[:-1]))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

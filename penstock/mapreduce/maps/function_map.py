@@ -150,17 +150,23 @@ class FunctionMapper:
         self, flat: list[Any], counts: list[int] | None, held: dict[int, Hold], groups: Groups
     ) -> Emissions:
         """Convert values to columns document by document; add invalid ones to `held`."""
-        parts: list[Emissions] = []
+        codes: list[int] = []
+        values: list[Any] = []
+        accepted: list[int] = []  # the number of pairs by document
         left = iter(flat)
         for i, count in enumerate(repeat(1, len(flat)) if counts is None else counts):
             try:
                 pairs = self._checked(list(islice(left, count)))
-                code = np.fromiter((groups.code(g) for g, _ in pairs), np.int32, len(pairs))
-                parts.append(Emissions(np.array([len(pairs)]), code, Column.of([v for _, v in pairs])))
+                own = [groups.code(group) for group, _ in pairs]
             except Exception as error:
                 held[i] = Hold.of(error)
-                parts.append(Emissions.none(1))
-        return Emissions.join(parts)
+                own, pairs = [], []
+            accepted.append(len(own))
+            codes += own
+            values += [value for _, value in pairs]
+        if not codes:
+            return Emissions.none(len(accepted))
+        return Emissions(np.array(accepted, np.int64), np.array(codes, np.int32), Column.of(values))
 
     def _checked(self, row: list[Any]) -> list[tuple[Any, Any]]:
         """Return the (group, value) pairs of one document in canonical order."""

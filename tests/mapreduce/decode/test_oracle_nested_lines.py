@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.mapreduce import Decoder, Spaces
+from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.decode import decoder, typed_blocks
+from penstock.mapreduce.maps.function_map import FunctionMapper
 from tests.harness.planting import Bug, Edit
 from tests.mapreduce.decode import nested_lines
+from tests.mapreduce.decode.test_decoder import SEED
 
 BLOCKS = "mapreduce.decode.typed_blocks:"
 BUGS = [
@@ -42,9 +47,9 @@ BUGS = [
     ),
     Bug(
         "a column serves all paths of one map",
-        f"{BLOCKS}TypedDecoders.block",
-        "columns[path] = self._steps[path]",
-        "columns[path[:-1]] = self._steps[path]",
+        f"{BLOCKS}TypedDecoders._column",
+        "found = columns[path] =",
+        "found = columns[path[:-1]] =",
     ),
 ]
 
@@ -89,6 +94,25 @@ def test_a_deep_line_is_found_among_lines_with_many_brackets() -> None:
         assert not typed_blocks.is_plain_json([*lines[:place], deep, *lines[place:]])
 
 
+@pytest.mark.parametrize("functions", [False, True])
+def test_blocks_leave_nothing_for_the_cycle_collector(functions: bool) -> None:
+    plan = nested_lines.plans()[1]
+    spaces = Spaces()
+    mapper = FunctionMapper("names", lambda doc: [doc["kind"]], [])
+    of = Decoder(plan, spaces, SEED, [("names", mapper, Groups)] * 2 if functions else ())
+    lines = [line for line in nested_lines.lines_of(0) if line[:1] == b"{"]
+    for given in (lines, lines[:6], [b'{"who": 1}', *lines[:6]]):
+        of.columns(given, tell=True)
+    gc.collect()
+    gc.disable()
+    try:  # the types are known, so no decoders are created
+        for given in (lines[:6], [b'{"who": 1}', *lines[:6]]):
+            of.columns(given, tell=True)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 def test_each_function_gets_documents_of_its_own() -> None:
     shop = ps.App("shop")
     table = shop.table("t", key="id")
@@ -104,7 +128,9 @@ def test_each_function_gets_documents_of_its_own() -> None:
     docs = [{"id": i, "a": {"b": [i]}} for i in range(9)]
     for given in (docs, [json.dumps(doc).encode() for doc in docs], [{"a": {"b": [0]}}, *docs]):
         with ps.open(shop, None) as engine:
-            assert engine.put_many("t", given).rejected == len(given) - 9
+            counts = engine.put_many("t", given)
+            assert isinstance(counts, ps.Counts)
+            assert counts.rejected == len(given) - 9
             with engine.snapshot() as snap:
                 assert dict(snap.view("lengths").items()) == {1: 9}
                 assert dict(snap.view("emptied").items()) == dict.fromkeys(range(9), 1)
