@@ -75,8 +75,7 @@ class SourceKeys:
         if self.text is not None:
             texts = self.text.tolist()
             own = [i for i, text in enumerate(texts) if text is not None]
-            digests = b"".join([xxhash.xxh3_64_digest(texts[i]) for i in own])
-            out[own] = np.frombuffer(digests, ">u8")
+            out[own] = np.fromiter((xxhash.xxh3_64_intdigest(texts[i]) for i in own), np.uint64, len(own))
         return out
 
 
