@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import (
     bulk,
     chains,
+    choices,
     feed,
     files,
     groups,
@@ -40,6 +41,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "functions": bulk.functions,
     "groups": groups.groups,
     "chains": chains.chains,
+    "choices": choices.choices,
     "held": held.held,
     "joins": joins.joins,
     "load": files.load,

@@ -158,8 +158,8 @@ class Column:
         elif self.objs:
             held = np.zeros(self.lane.size, bool)
             held[np.fromiter(self.objs, np.int64, len(self.objs))] = True
-            for j in held[at].nonzero()[0].tolist():
-                objs[j] = self.objs[int(at[j])]
+            found = held[at].nonzero()[0]
+            objs = dict(zip(found.tolist(), map(self.objs.__getitem__, at[found].tolist()), strict=True))
         return Column(self.lane[at], None if self.kind is None else self.kind[at], objs)
 
     def part(self, a: int, b: int) -> Column:
@@ -199,6 +199,6 @@ class Column:
         objs: dict[int, Any] = {}
         at = 0
         for p in parts:
-            objs.update((at + i, v) for i, v in p.objs.items())
+            objs.update(zip([at + i for i in p.objs], p.objs.values(), strict=True) if at else p.objs)
             at += len(p)
         return Column(lane, kind, objs)

@@ -27,6 +27,7 @@ from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_o
 from penstock.mapreduce.columns.items import Ints, Items, Mask, Texts, source_hash
 
 LEAF, INNER = 0, 1
+_SIMPLE = frozenset({str, bool, bytes})
 _PLAIN_KINDS = frozenset({LaneKind.NULL, LaneKind.INT})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ext_hook=unpack_hook).decode
@@ -51,9 +52,15 @@ def packed(node: Node) -> bytes:
     columns = node[first:]
     encode: Callable[[Any], bytes] = _encode
     for column in columns:
-        if column is not None and not isinstance(column, bytes) and len(column) > 2:
-            encode = canonical  # it has values of any kind
+        values = column is not None and not isinstance(column, bytes) and len(column) > 2
+        if values and not are_simple(value for _, value in column[2]):
+            encode = canonical
     return encode([*node[:first], list(columns)])
+
+
+def are_simple(values: Iterable[Any]) -> bool:
+    """Return True if MessagePack has one form only for these values beyond lanes."""
+    return _SIMPLE.issuperset(map(type, values))
 
 
 def is_inner(node: Node) -> bool:

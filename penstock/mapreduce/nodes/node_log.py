@@ -13,17 +13,19 @@ from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from operator import itemgetter
 
+import msgspec
 import numpy as np
 
 from penstock.cache import Reader, Writer, pack, record_key, seal, seal_many, unpack, unseal, unseal_many
 from penstock.mapreduce.columns.items import Items, Mask, same_items, sort_order
-from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves, unpacked
+from penstock.mapreduce.nodes.node_format import Cut, Node, are_simple, packed, read_leaves, unpacked
 
 MOST_BYTES = 12 << 20
 MOST_ITEMS = 1 << 17
 _NODE = 400
 _APART = 150  # bytes of a node beyond those of its row
 _ASKED = 64  # nodes after which row sizes are sampled, and about the size of a sample
+_encode = msgspec.msgpack.Encoder().encode
 Nodes = dict[bytes, Node | None]
 """Nodes by address. None marks a deleted node."""
 
@@ -32,7 +34,8 @@ def log_row(key: bytes, groups: Sequence[bytes], items: Items, gone: Mask) -> by
     """Return the log row of a batch. `node` is the group's index in `groups`. `gone` marks removed items."""
     leaf = Cut(items, inner=False).parts(0, len(items))
     places = items.node.astype("<u4").tobytes()
-    return seal(key, pack([list(groups), places, leaf, gone.astype(np.uint8).tobytes()]))
+    encode = _encode if all(are_simple(column.objs.values()) for column in items.columns) else pack
+    return seal(key, encode([list(groups), places, leaf, gone.astype(np.uint8).tobytes()]))
 
 
 def read_log(

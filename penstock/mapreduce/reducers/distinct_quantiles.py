@@ -15,6 +15,7 @@ from functools import reduce
 from math import inf
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import xxhash
 
@@ -26,6 +27,8 @@ from penstock.views import Need, Path, State, Values
 
 _FIRST_POWER = Moments(None, 1)
 _TOP = np.uint64(1 << 63)
+_SIMPLE = frozenset({str, int, bool, bytes, type(None)})
+_encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,9 @@ class DistinctCell(_Counted):
 
     def entries(self, column: Values) -> list[tuple[int, bytes] | None]:
         """Return for each value the hash and the bytes that it shares with all equal values."""
-        shared = [None if v is None else canonical(unified(v)) for v in column.values()]
-        return [None if data is None else (xxhash.xxh3_64_intdigest(data), data) for data in shared]
+        values = column.values()
+        shared = _shared_bytes(values)
+        return [None if v is None else (xxhash.xxh3_64_intdigest(data), data) for v, data in zip(values, shared)]
 
     def sort_key(self, data: bytes) -> Any:
         """Return the bytes: any order is good enough."""
@@ -139,6 +143,16 @@ class DistinctMoments(_Counted):
     def merge(self, a: State, b: State) -> State:
         """Refuse the merge: two groups may share values."""
         raise _refused("a sum or mean of distinct values")
+
+
+def _shared_bytes(values: Sequence[Any]) -> list[bytes]:
+    """Return the bytes that each value shares with all equal values; those of a null have no meaning."""
+    if _SIMPLE.issuperset(map(type, values)):
+        try:
+            return list(map(_encode, values))  # such a value has one form in MessagePack
+        except OverflowError:  # an int beyond 64 bits
+            pass
+    return [canonical(unified(v)) for v in values]
 
 
 @dataclass(frozen=True, slots=True)

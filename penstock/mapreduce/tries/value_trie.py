@@ -58,7 +58,7 @@ class ValueTree:
         column = field_of(inline, self._fields, self.cell.field)
         out: dict[int, Settled] = {}
         for place in places:
-            own = column.take(np.arange(starts[place], starts[place + 1]))
+            own = column.part(starts[place], starts[place + 1])
             out[place] = self.small_one(own)
         return out
 
@@ -145,26 +145,33 @@ class ValueTree:
 
     def _deltas(self, moved: ValueMoves) -> Items:
         """Return the changes of counts, one item for each group and value."""
-        counts: dict[tuple[int, int, bytes], int] = {}
+        rows: list[tuple[int, int, bytes, int]] = []
         for items, sign in ((moved.minus, -1), (moved.plus, 1)):
             entries = self.cell.entries(field_of(items, self._fields, self.cell.field))
-            for place, entry in zip(items.node.tolist(), entries):
-                if entry is not None:
-                    at = (place, *entry)
-                    counts[at] = counts.get(at, 0) + sign
-        left = sorted((place, code, data, count) for (place, code, data), count in counts.items() if count)
-        n = len(left)
+            rows += [(place, *entry, sign) for place, entry in zip(items.node.tolist(), entries) if entry is not None]
+        n = len(rows)
         text: Texts = np.empty(n, object)
-        text[:] = [data for _, _, data, _ in left]
-        items = Items(
-            np.fromiter((place for place, _, _, _ in left), np.int64, n),
-            np.fromiter((code for _, code, _, _ in left), np.uint64, n),
-            np.zeros(n, np.int64),
-            text,
-            None,
-            (Column(np.fromiter((count for _, _, _, count in left), np.int64, n)),),
-        )
-        return items.take(sort_order(items))
+        text[:] = [data for _, _, data, _ in rows]
+        node = np.fromiter((place for place, _, _, _ in rows), np.int64, n)
+        at = np.fromiter((code for _, code, _, _ in rows), np.uint64, n)
+        signs = np.fromiter((sign for _, _, _, sign in rows), np.int64, n)
+        return _summed(Items(node, at, np.zeros(n, np.int64), text, None, (Column(signs),)))
+
+
+def _summed(items: Items) -> Items:
+    """Sort items, and add the counts of equal ones. Items whose counts add up to 0 are left out."""
+    if not len(items):
+        return items
+    items = items.take(sort_order(items))
+    assert items.text is not None, "values stand by their bytes"
+    here, after = np.arange(len(items) - 1), np.arange(1, len(items))
+    same = (items.node[here] == items.node[after]) & (items.at[here] == items.at[after])
+    same[same] = items.text[here[same]] == items.text[after[same]]
+    starts = np.append(True, ~same).nonzero()[0]
+    counts = np.add.reduceat(items.columns[0].lane, starts)
+    left = starts[counts != 0]
+    out = items.take(left)
+    return Items(out.node, out.at, out.lane, out.text, None, (Column(counts[counts != 0]),))
 
 
 def _unmoved() -> ValueTrieChanges:
