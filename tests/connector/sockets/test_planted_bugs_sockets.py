@@ -89,7 +89,7 @@ def a_worker_returns(folder: Path) -> None:
 def a_second_connection_leaves_the_first_alone(folder: Path) -> None:
     with serving(folder) as sink, Worker() as worker:
         worker.connect(sink.address)
-        for _ in range(2):
+        for _ in range(50):  # the server may close a refused connection after the next one has come
             with Worker() as other, pytest.raises(ConnectionError, match="already active"):
                 other.connect(sink.address)
 
