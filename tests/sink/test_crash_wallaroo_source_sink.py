@@ -40,7 +40,7 @@ def run(path: Path, seed: int, last: int = LAST) -> int:
                         sink.finish()
                     reached = stop
             kills += 1
-            assert kills < 100, "no progress"
+            assert kills < 40, "no progress"
             if choose.random() < 0.5:
                 disk.lose(path)
         with target(path / "store", port) as store, closing(opened(path, store.address)) as sink:

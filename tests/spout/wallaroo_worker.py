@@ -245,7 +245,7 @@ class Worker:
 def _decoded(note: bytes) -> WorkerRow:
     try:
         return msgspec.msgpack.decode(note, type=WorkerRow)
-    except msgspec.ValidationError:  # a state of another kind of spout
+    except msgspec.DecodeError:  # another kind of spout, which has no state
         return WorkerRow()
 
 
