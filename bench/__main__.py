@@ -11,6 +11,7 @@ from bench import (
     bulk,
     chains,
     choices,
+    costs,
     feed,
     files,
     groups,
@@ -65,6 +66,8 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "follow": feed.follow,
     "feedcost": feed.cost,
     "partitions": partitions.partitions,
+    "two": costs.two,
+    "single": costs.single,
 }
 
 
