@@ -51,7 +51,7 @@ _GETTERS = (itemgetter, attrgetter, methodcaller)
 _PLACES = tuple(
     path.realpath(folder) + path.sep
     for folder in (
-        path.dirname(path.dirname(__file__)),
+        path.dirname(path.dirname(path.dirname(__file__))),  # this package: its code is no code of an app
         *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         *site.getsitepackages(),
         site.getusersitepackages(),
