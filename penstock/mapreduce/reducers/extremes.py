@@ -205,6 +205,52 @@ class Ranking(ContributionCell):
         children = nodes_of(starts, partials.values())
         return partials_of([self._best(list(chain.from_iterable(lists))) or None for lists in children])
 
+    def stepped(self, before: Values, came: Values, here: Ints, went: Values, gone: Ints) -> tuple[Column, Mask] | None:
+        """Return next partials, and a mask of certain ones: n values remain that are no worse than the former last one.
+
+        A list of less than n values has all values of its group, so its next one is certain.
+        """
+        lists = [partial or [] for partial in before.values()]
+        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+        known = Column.of(list(chain.from_iterable(lists)))
+        kinds = _kinds(known) | _kinds(came) | _kinds(went)
+        if not kinds <= {LaneKind.NULL, LaneKind.INT} and not kinds <= {LaneKind.NULL, LaneKind.FLOAT}:
+            return None
+        floats = LaneKind.FLOAT in kinds
+        m, stops = len(lists), np.cumsum(sizes)
+        group, code = np.repeat(np.arange(m), sizes), self._falling(known, floats)[0]
+        last = np.full(m, CODE_MAX, np.int64)  # codes fall with the rank, so the last one is the greatest
+        full = sizes >= self.n
+        last[full] = code[stops[full] - 1]
+        groups, codes, signs = [group], [code], [np.ones(code.size, np.int64)]
+        for column, places, change in ((came, here, 1), (went, gone, -1)):
+            own, there = self._falling(column, floats)
+            places = places[there]
+            near = own <= last[places]
+            groups.append(places[near])
+            codes.append(own[near])
+            signs.append(np.full(int(near.sum()), change, np.int64))
+        group, code, sign = np.concatenate(groups), np.concatenate(codes), np.concatenate(signs)
+        order = np.lexsort((code, group))
+        group, code = group[order], code[order]
+        starts = np.append(True, (np.diff(group) != 0) | (np.diff(code) != 0)).nonzero()[0] if group.size else order
+        counts = np.add.reduceat(sign[order], starts) if group.size else order
+        group, code = group[starts], code[starts]
+        sure = ~full | (np.bincount(group, np.maximum(counts, 0), m) >= self.n)
+        sure[group[(counts < 0) & ~full[group]]] = False
+        counts = np.clip(counts, 0, self.n)
+        group, code = np.repeat(group, counts), np.repeat(code, counts)
+        lane = ~code if self.greatest else code
+        values = (float_lanes(lane).view(np.float64) if floats else lane).tolist()
+        ends = np.searchsorted(group, np.arange(m + 1)).tolist()
+        return partials_of([values[a : min(b, a + self.n)] or None for a, b in pairwise(ends)]), sure
+
+    def _falling(self, column: Values, floats: bool) -> tuple[Ints, Ints]:
+        """Return codes of the values that are not null, the best value first, and the indexes of these values."""
+        at = np.arange(len(column.lane)) if column.kind is None else (column.kind != LaneKind.NULL).nonzero()[0]
+        codes = float_codes(column.lane[at]) if floats else column.lane[at]
+        return ~codes if self.greatest else codes, at
+
     def _best(self, values: list[Any]) -> list[Any]:
         return sorted_values(values, self.greatest)[: self.n]
 
@@ -225,4 +271,6 @@ def _extreme_value(value: Any) -> Any:
 
 def _kinds(column: Values) -> set[int]:
     """Return the kinds that occur."""
-    return {LaneKind.INT} if column.kind is None else set(np.unique(column.kind).tolist())
+    if column.kind is None:
+        return {LaneKind.INT} if column.lane.size else set()
+    return set(np.unique(column.kind).tolist())

@@ -1,8 +1,8 @@
 """Deferred items: changes of large groups that are in the log and not yet applied to the nodes.
 
-A group's row often follows without its tree: it has accumulators only, or its greatest value stays. Then the batch
-writes its items to the log and defers them here. They are applied when the tree is read, or when many are deferred.
-So a leaf is rewritten once for all its deferred items. Invariants:
+A group's row often follows without its tree: it has accumulators only, or enough of its greatest values stay. Then
+the batch writes its items to the log and defers them here. They are applied when the tree is read, or when many are
+deferred. So a leaf is rewritten once for all its deferred items. Invariants:
 
 - the committed log equals the stored nodes plus the nodes in memory plus the deferred items;
 - before a batch changes nodes of a group, the deferred items of that group are applied.

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.cache import canonical
 from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.reducers.contribution_cell import partials_of
 from penstock.mapreduce.reducers.extremes import Extreme, Ranking
+from tests.harness.planting import Bug
 
 INTS = st.one_of(st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 << 63) - 1]), st.none())
 FLOATS = st.one_of(st.sampled_from([0.0, -0.0, 1.5, -1.5, float("inf"), float("-inf"), float("nan")]), st.none())
@@ -68,6 +70,61 @@ def test_what_is_plain_is_sure(greatest: bool) -> None:
     assert found[0].values()[:3] == [7 * sign, 5 * sign, 5 * sign]
 
 
-def test_a_ranking_asks_its_tree() -> None:
-    none = Column(np.zeros(0, np.int64)), np.zeros(0, np.int64)
-    assert Ranking(None, 3, True).stepped(Column.of([[3, 2, 1]]), *none, *none) is None
+@pytest.mark.parametrize("greatest", [True, False])
+@given(groups=st.one_of(moves(INTS), moves(FLOATS), moves(ODD)), n=st.integers(1, 4))
+def test_a_step_of_a_ranking_is_a_fold_where_it_is_sure(greatest: bool, groups: Moves, n: int) -> None:
+    check_ranking(greatest, groups, n)
+
+
+def check_ranking(greatest: bool, groups: Moves, n: int) -> int:
+    """Compare the steps that are sure with folds of all values, and return their number."""
+    cell = Ranking(None, n, greatest)
+    before = partials_of([cell.fold_small(stay + go) for stay, go, _ in groups])
+    came, here = side([come for _, _, come in groups])
+    went, gone = side([go for _, go, _ in groups])
+    found = cell.stepped(before, came, here, went, gone)
+    if found is None:
+        return 0
+    column, sure = found
+    for (stay, go, come), told, known in zip(groups, column.values(), sure.tolist(), strict=True):
+        if known:
+            assert canonical(told) == canonical(cell.fold_small(stay + come))
+        else:
+            assert go, "a group that only gains is sure"
+    return int(sure.sum())
+
+
+RANKED: Moves = [
+    ([9, 8, 7, 1], [], [8, 10]),
+    ([9, 7, 1], [8], [7]),
+    ([9, 7, 1], [8], [0]),
+    ([9, 7], [], [5, 3]),
+    ([9], [7], []),
+    ([7, 7, 7], [7], [7]),
+    ([9, 8, 7], [2, 2], [3]),
+    ([None, 9], [8], [None]),
+]
+
+
+def test_rankings_of_which_enough_stays_are_sure() -> None:
+    assert check_ranking(True, RANKED, 3) == 7, "only the second of two that lost a value gained a worse one"
+    assert check_ranking(False, [([9, 8], [1], [9])], 2) == 0
+    assert check_ranking(False, [([9, 2], [1], [2]), ([0.5, -0.0], [0.0], [-0.0])], 2) == 0, "kinds differ"
+    assert check_ranking(False, [([9, 2], [1], [2])], 2) == 1
+    assert check_ranking(True, [([0.5, -0.0, float("nan")], [0.0], [1.5])], 2) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("~full |", "full | ~full |"),
+        ("np.clip(counts, 0, self.n)", "np.ones_like(counts)"),
+        ("values[a : min(b, a + self.n)]", "values[a:b]"),
+        ("own <= last[places]", "own < last[places]"),
+        ("if self.greatest else code", "if not self.greatest else code"),
+    ],
+)
+def test_a_bug_in_the_step_of_a_ranking_is_found(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Bug("planted", "mapreduce.reducers.extremes:Ranking.stepped", old, new).plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_rankings_of_which_enough_stays_are_sure()
