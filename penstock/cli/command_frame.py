@@ -295,6 +295,7 @@ def view_of(app: App, name: str) -> View:
     """Return the view of this name. The fault for an unknown name lists the views."""
     found = app.view_of(name) if name in {view.name for view in app.views()} else None
     if found is None:
+        _must_be_no_join(app, name)
         raise _unknown(name, "view", [view.name for view in app.views()], [table.name for table in app.tables()])
     return found
 
@@ -305,6 +306,15 @@ def table_of(app: App, name: str) -> Table:
     if found is None:
         raise _unknown(name, "table", [table.name for table in app.tables()], [view.name for view in app.views()])
     return found
+
+
+def _must_be_no_join(app: App, name: str) -> None:
+    """Raise DefinitionError for the name of a join: it has no rows to read."""
+    from penstock.views import rows_refused
+
+    for join in app.joins():
+        if join.name == name:
+            raise rows_refused(join)
 
 
 def _unknown(name: str, kind: str, names: Sequence[str], others: Sequence[str]) -> ExitError:

@@ -15,6 +15,7 @@ from penstock.core.generation_switch import (
     without_filling,
 )
 from penstock.core.hidden_generation_writes import hidden_transaction, write_hidden
+from penstock.core.hold_retries import retry_holds
 from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_of
 from penstock.core.input.decode_ahead import helped
 from penstock.core.input.document_size import MOST_BYTES, sized
@@ -73,6 +74,7 @@ from penstock.core.reading.group_weights import Weight
 from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
+from penstock.core.reading.why_answers import joined_rows
 from penstock.core.schema import Described, Schema, built_of, described, is_built, parent_views
 from penstock.core.settings import Scrubbing, Settings
 from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
@@ -156,6 +158,7 @@ __all__ = [
     "is_reindexed",
     "is_store",
     "joined_records",
+    "joined_rows",
     "layout_of",
     "line_of",
     "mark_reindexed",
@@ -174,6 +177,7 @@ __all__ = [
     "read_spout_state",
     "read_state",
     "rejects_in",
+    "retry_holds",
     "rows_of",
     "saved_position",
     "saved_rows_of",

@@ -11,6 +11,7 @@ from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog
 from penstock.core.metadata.store_state import StateRow
 from penstock.gateway import TableNode, moved_lines_db
+from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideNode
 from penstock.mapreduce import (
     FunctionMapper,
     HiddenGeneration,
@@ -21,7 +22,7 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Source, Table
+from penstock.views import App, FieldMap, Join, Source, Table, side_views
 
 __all__ = ["NodeMaker", "drop_largest", "filling_nodes", "halting", "numbers_moved_lines"]
 
@@ -45,13 +46,34 @@ class NodeMaker:
         log = DocumentLog(number, table.has_ts, self.slots, self.limits)
         log.open(reader)
         spaces = Spaces()
-        views = self._views_on(reader, table, spaces, known)
+        views = [*self._views_on(reader, table, spaces, known), *self._sides_on(reader, table, spaces)]
         log.sides = [emissions_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [
             moved_lines_db(number)
         ]
         node = TableNode(table, number, views, log, spaces, self.seed)
         node.ts_kind = self.kinds.get(table.name)
         return node
+
+    def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
+        """Make the nodes of all joins, and those of the views on them, and add the views to `known`."""
+        sides = {view.name: view for table in tables.values() for view in table.views if isinstance(view, SideNode)}
+        out: list[JoinNode] = []
+        for join in self.app.joins():
+            views = [node for node in self._views_on(reader, join, None, known) if isinstance(node, JoinedViewNode)]
+            own = [sides[view.name] for view in side_views(join)]
+            out.append(JoinNode(join, self.numbers[join.name], own, views))
+        return JoinNodes(out)
+
+    def _sides_on(self, reader: Reader, table: Table, spaces: Spaces) -> list[ViewNode]:
+        nodes: list[ViewNode] = []
+        for join in self.app.joins():
+            for side in side_views(join):
+                if side.source is table:
+                    node = SideNode(side, self.numbers[side.name], spaces, 2 * self.limits.few)
+                    node.held = reader.count(held_db(node.number))
+                    node.rests = bool(reader.count(resting_db(node.number)))
+                    nodes.append(node)
+        return nodes
 
     def _views_on(
         self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
@@ -62,9 +84,11 @@ class NodeMaker:
                 continue
             number = self.numbers[view.name]
             empty = reader.count(rows_db(number)) == 0
-            node = ViewNode(
-                view, number, spaces if isinstance(view.map, FieldMap) else None, empty, 2 * self.limits.few
-            )
+            few = 2 * self.limits.few
+            if isinstance(source, Join):
+                node: ViewNode = JoinedViewNode(view, number, empty, few)
+            else:
+                node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty, few)
             node.held = reader.count(held_db(number))
             node.rests = bool(reader.count(resting_db(number)))
             known[view.name] = node
@@ -90,7 +114,7 @@ def filling_nodes(
 def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], budget: int) -> None:
     """Drop caches of nodes, the largest first, until the rest is within the budget of bytes."""
     sizes = {name: node.nbytes() for name, node in tables.items()}
-    chained = [view for view in views if view.chained]
+    chained = [view for view in views if not isinstance(view.view.source, Table)]
     if sum(sizes.values()) + sum(view.nbytes(spaces=True) for view in chained) <= budget:
         return
     for view in chained:

@@ -30,6 +30,7 @@ from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
 from penstock.gateway import IntakeReport, RejectedRecord, TableBatch, TableNode, Tails, keep_rejected, record_repeats
+from penstock.join import JoinNodes
 from penstock.mapreduce import ViewNode, Writes
 from penstock.views import App, Changed
 
@@ -79,6 +80,7 @@ class Core:
         self._following = False  # a batch is committed; caches and listeners are being updated
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
+        self.joins = JoinNodes()
         self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
         self.reload()
 
@@ -95,7 +97,7 @@ class Core:
 
     def _recall_all(self) -> None:
         forgotten = [*self.tables.values(), *self.filling.values()]
-        views, tables = dict[str, ViewNode](), dict[str, TableNode]()
+        views, tables, joins = dict[str, ViewNode](), dict[str, TableNode](), JoinNodes()
         with self.store.read() as reader:
             row = catalog_row(reader)
             assert row is not None, "a store is opened with its catalog"
@@ -104,6 +106,7 @@ class Core:
             if not self._readonly:
                 making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
+                joins = making.joins(reader, tables, views)
             self.build: ViewBuild | None = None
             if self.catalog.since is not None and not self._readonly:
                 assert self._begin_build is not None, "a store with views under way is opened to build them"
@@ -111,7 +114,7 @@ class Core:
             if self.exchange is not None:
                 self.exchange.recall(reader, state)
             self._catalog_row, self._schema = row, None
-            self.tables, self.views = tables, views
+            self.tables, self.views, self.joins = tables, views, joins
             self.fill(reader)
         self.feed.forget()
         self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records that count toward the work between batches
@@ -236,7 +239,8 @@ class Core:
         return out
 
     def settle(self, writer: Writer, writes: Writes) -> None:
-        """Fold the contributions of a transaction in a partitioned store; elsewhere they are folded already."""
+        """Run the joins. In a partitioned store, fold contributions; elsewhere those of tables are folded already."""
+        self.joins.run(writer, writes)
         if self.exchange is not None:
             self.exchange.fold(writer, writes)
 
@@ -333,6 +337,8 @@ class Core:
             node.forget(n)
 
     def _tend_all(self) -> None:
+        if any(self._owed.values()):
+            self.joins.fold(self.store)
         for name, n in self._owed.items():
             if n:
                 self._owed[name] = 0

@@ -17,8 +17,22 @@ import msgspec
 
 from penstock.cache import Reader, UnknownName
 from penstock.core.metadata.catalog import Catalog, catalog_of, read_built
+from penstock.join import SideIndex, StoredJoin
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
-from penstock.views import App, Coded, NotBuilt, Table, View, app_from, difference, nearest, stored_definition
+from penstock.views import (
+    App,
+    Coded,
+    Join,
+    NotBuilt,
+    Table,
+    View,
+    app_from,
+    difference,
+    nearest,
+    rows_refused,
+    side_views,
+    stored_definition,
+)
 
 __all__ = [
     "Described",
@@ -66,10 +80,26 @@ class Schema:
                 own = _with_functions(view, entry.definition, defined.get(view.name))
                 node = ViewNode(own, entry.number, None, complete=False)
             self.views[view.name] = node
+        self.joins: dict[str, Join] = {join.name: join for join in app.joins()}
+        sides = [side for join in app.joins() for side in side_views(join)]
+        self.sides = [ViewNode(side, entries[side.name].number, None, complete=False) for side in sides]
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
+
+    def join(self, name: str) -> StoredJoin:
+        """Return the join of this name, to read it in one snapshot."""
+        join, entries = self.joins[name], self.catalog.entries
+        sides = side_views(join)
+        indexes = [SideIndex(entries[side.name].number, len(side.projection)) for side in sides]
+        return StoredJoin(join, entries[name].number, sides, indexes)
+
+    def _must_have_rows(self, name: str) -> None:
+        """Raise DefinitionError for a join: it keeps no rows."""
+        if (join := self.joins.get(name)) is not None:
+            raise rows_refused(join)
 
     def table(self, name: str) -> TableSchema:
         """Return the table of this name. Raise UnknownName if there is none."""
+        self._must_have_rows(name)
         found = self.tables.get(name)
         if found is None:
             view = self.views.get(name)
@@ -78,6 +108,7 @@ class Schema:
 
     def view(self, name: str, reader: Reader) -> ViewNode:
         """Return the view of this name. Raise NotBuilt if it was never complete, UnknownName if there is none."""
+        self._must_have_rows(name)
         found = self.views.get(name)
         if found is None:
             if name in self.catalog.entries and name not in self.tables:
@@ -118,8 +149,10 @@ def described(app: App) -> dict[str, Described]:
     """Return all definitions of an app, as they are read from a store."""
     out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
     out |= {view.name: stored_definition(view) for view in app.views()}
-    read = _as_read(out)
-    return {name: read[name] for name in app.names()}
+    out |= {join.name: join.describe() for join in app.joins()}
+    sides = {join.name: {own.name: own.describe() for own in side_views(join)} for join in app.joins()}
+    read = _as_read(out | {name: own for each in sides.values() for name, own in each.items()})
+    return {name: read[name] for known in app.names() for name in (known, *sides.get(known, ()))}
 
 
 def described_view(view: View) -> Described:

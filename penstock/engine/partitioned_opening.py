@@ -47,7 +47,7 @@ from penstock.partitions import (
     transferred,
 )
 from penstock.remote import drop_socket, take_socket
-from penstock.views import App, Changed
+from penstock.views import App, Changed, check_runnable
 
 __all__ = ["open_partitions", "read_parted"]
 
@@ -75,6 +75,7 @@ def open_partitions(
     A process without a sign of life for `patience` seconds counts as hung, and is replaced. With `grouped` puts return
     tickets.
     """
+    check_runnable(app.joins(), 2)
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {key_text(partitions)}; write a number from 1 to {_MOST}")
     if path is None:

@@ -14,6 +14,7 @@ from penstock.cache import Reader, decode_key, log_db, read_mark, uncounted_in
 from penstock.core import OpenState, StoreLayout, built_of, read_result
 from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
 from penstock.recovery import held_documents
+from penstock.views import SideView
 
 if TYPE_CHECKING:
     from penstock.core import Core, Snapshot
@@ -44,6 +45,7 @@ def status_of(
         "sources": snap.sources,
         "tables": {name: _tables([part["tables"][name] for part in parts]) for name in first["tables"]},
         "views": {name: _views(snap, name, [part["views"][name] for part in parts]) for name in first["views"]},
+        "joins": {name: _joins([part["joins"][name] for part in parts]) for name in first["joins"]},
         "building": _builds([part["building"] for part in parts if part["building"] is not None], trouble),
         "scrub": _scrubs([part["scrub"] for part in parts if part["scrub"] is not None]),
         "memory": sum(part["memory"] for part in parts),
@@ -75,6 +77,7 @@ def _partition(core: Core, snap: Snapshot, folder: str | None) -> Status:
         "epoch": state.epoch,
         "tables": {name: _table(core, snap, name) for name in snap.schema.tables},
         "views": {name: _view(core, snap, name) for name in snap.schema.views},
+        "joins": {name: _join(core, snap, name) for name in snap.schema.joins},
         "building": _build(snap),
         "scrub": None if folder is None else _scrub(reader, folder),
         "memory": sum(node.nbytes() for node in core.tables.values()),
@@ -112,6 +115,25 @@ def _view(core: Core, snap: Snapshot, name: str) -> Status:
         "held_groups": snap.state.held_groups.get(name, 0),
         "memory": core.views[name].nbytes(spaces=view.chained) if name in core.views else 0,
         "as_of": snap.schema.as_of(name),
+    }
+
+
+def _join(core: Core, snap: Snapshot, name: str) -> Status:
+    reader, join = snap.reader(), snap.schema.join(name)
+    sides = [node for node in snap.schema.sides if isinstance(node.view, SideView) and node.view.join == name]
+    resting = sum(reader.count(resting_db(side.number)) for side in sides)
+    above = [
+        {"value": decode_key(own.value), "matches": [own.left, own.right]}
+        for own in islice(join.limited(reader), SHOWN)
+    ]
+    return {
+        "sources": [side.source.name for side in join.join.sides],
+        "held": sum(reader.count(held_db(side.number)) for side in sides) - resting,
+        "resting": resting,
+        "holds": list(islice(chain.from_iterable(_holds(reader, side) for side in sides), SHOWN)),
+        "above_limit": reader.count(held_db(join.number)),
+        "largest": above,
+        "memory": sum(own.nbytes() for own in core.joins if own.name == name),
     }
 
 
@@ -158,6 +180,11 @@ def _tables(parts: Sequence[Status]) -> Status:
 def _views(snap: Snapshot, name: str, parts: Sequence[Status]) -> Status:
     holds = list(islice(chain.from_iterable(part["holds"] for part in parts), SHOWN))
     return _totals(parts, source=parts[0]["source"], holds=holds, as_of=snap.as_of(name))
+
+
+def _joins(parts: Sequence[Status]) -> Status:
+    [only] = parts  # stores of several partitions keep no joins
+    return only
 
 
 def _builds(parts: Sequence[Status], trouble: str | None) -> Status | None:

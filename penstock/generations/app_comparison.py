@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
+from penstock.cache import DefinitionChanged, DefinitionError, Reader, read_mark, repr_of, segments_from
 from penstock.core import FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
+from penstock.join import side_dbs
 from penstock.mapreduce import view_dbs
-from penstock.views import Changed, Kind, difference
+from penstock.views import Changed, Kind, difference, sources_of
 
 
 @dataclass(slots=True)
@@ -45,11 +46,11 @@ def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
                 raise DefinitionChanged(name, "it is in the store and not in the app")
             if wanted[name] != entry.definition:
                 raise DefinitionChanged(name, _table_difference(entry.definition, wanted[name]))
-        elif name in wanted and wanted[name]["kind"] == "table":
-            raise DefinitionChanged(name, "it was a view and is a table")
+        elif name in wanted and wanted[name]["kind"] != entry.target["kind"]:
+            raise DefinitionChanged(name, f"it was a {entry.target['kind']} and is a {wanted[name]['kind']}")
     out = Agreement(wanted)
     for name, definition in wanted.items():
-        if definition["kind"] == "view":
+        if definition["kind"] != "table":
             change = _change(known, out.changes, name, definition)
             if change is not None:
                 out.changes[name] = change
@@ -64,11 +65,14 @@ def _change(known: Catalog, before: dict[str, Changed], name: str, definition: D
     entry = known.entries.get(name)
     if entry is None or not entry.number:
         return Changed(name, Kind.NEW)
-    text = difference(entry.definition, definition)
+    if definition["kind"] == "view":
+        text = difference(entry.definition, definition)
+    else:
+        text = _table_difference(entry.definition, definition)
     if text:
         return Changed(name, Kind.CHANGED, text)
-    source = definition["source"]
-    if source in before:
+    source = next((source for source in sources_of(definition) if source in before), None)
+    if source is not None:
         return Changed(name, Kind.FOLLOWS, f"it is on {source}")
     if entry.as_of is not None:
         return Changed(name, Kind.FOLLOWS, "it was left behind while another definition was built")
@@ -80,7 +84,7 @@ def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
     targets = {name: e.target for name, e in known.entries.items() if e.written}
     if targets.keys() != wanted.keys():
         return False
-    return all(d["kind"] == "table" or not difference(targets[name], d) for name, d in wanted.items())
+    return all(d["kind"] != "view" or not difference(targets[name], d) for name, d in wanted.items())
 
 
 def refused(changes: dict[str, Changed]) -> DefinitionChanged:
@@ -160,7 +164,7 @@ class _Beginning:
 
     def _discard(self, number: int) -> None:
         if number:
-            self._trash += view_dbs(number)
+            self._trash += [*view_dbs(number), *side_dbs(number)]
 
     def _changed(self, entries: dict[str, CatalogEntry], name: str, entry: CatalogEntry) -> None:
         """Make the entry of a view to build or drop. Without documents the change is complete at once.
@@ -169,7 +173,11 @@ class _Beginning:
         """
         definition = self._agreement.wanted.get(name)
         alone = self._agreement.numbers is None
-        if alone and not any(self._has_documents(d) for d in (entry.definition, definition) if d):
+        both = [d for d in (entry.definition, definition) if d]
+        full = any(map(self._has_documents, both))
+        if full:
+            must_keep_joins(self._known, self._agreement.wanted, {name: self._agreement.changes[name]})
+        if alone and not full:
             self._discard(entry.number)
             if definition is not None:
                 entries[name] = CatalogEntry(self._number(name), definition)
@@ -182,16 +190,10 @@ class _Beginning:
             as_of = self._position if entry.as_of is None and entry.number else entry.as_of
             entries[name] = CatalogEntry(entry.number, entry.definition, as_of, following)
 
-    def _table_of(self, definition: Described) -> str:
-        wanted, known = self._agreement.wanted, self._known.entries
-        while definition["kind"] == "view":
-            name = definition["source"]
-            definition = wanted[name] if name in wanted else known[name].definition
-        return str(definition["name"])
-
     def _has_documents(self, definition: Described) -> bool:
-        entry = self._known.entries.get(self._table_of(definition))
-        return entry is not None and read_mark(self._reader, entry.number).tail > 0
+        tables = [d["name"] for d in below(definition, self._agreement.wanted, self._known) if d["kind"] == "table"]
+        entries = [entry for name in tables if (entry := self._known.entries.get(name)) is not None]
+        return any(read_mark(self._reader, entry.number).tail > 0 for entry in entries)
 
     def _spans(self, entries: dict[str, CatalogEntry]) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield, for each table with views to build, its first record and the end of its log."""
@@ -201,6 +203,39 @@ class _Beginning:
                 first = next(segments_from(self._reader, entry.number, 0), None)
                 tail = read_mark(self._reader, entry.number).tail
                 yield name, (tail if first is None else first.base, tail)
+
+
+def is_join(definition: Described) -> bool:
+    """Return True for a join, and for a side of one."""
+    return definition["kind"] in ("join", "side")
+
+
+def below(definition: Described, wanted: Mapping[str, Described], known: Catalog) -> Iterator[Described]:
+    """Yield a definition and all that it is made of."""
+    yield definition
+    for name in sources_of(definition):
+        own = wanted[name] if name in wanted else known.entries[name].definition
+        yield from below(own, wanted, known)
+
+
+def must_keep_joins(known: Catalog, wanted: Mapping[str, Described], changes: Mapping[str, Changed]) -> None:
+    """Raise DefinitionError if a change is one of a join, or of a view on one; the store has documents."""
+    for name, change in changes.items():
+        entry = known.entries.get(name)
+        for definition in (wanted.get(name), None if entry is None else entry.definition):
+            for own in below(definition, wanted, known) if definition else ():
+                if is_join(own):
+                    raise join_refused(own["name"] if own["kind"] == "join" else own["join"], change)
+
+
+def join_refused(join: str, change: Changed) -> DefinitionError:
+    """Return the error for a change of a join, or of a view on one, in a store that has documents."""
+    change_text = {Kind.NEW: "is new", Kind.DROPPED: "is in the store and not in the app"}.get(change.kind, "differs")
+    own = f"{change.view!r} of the join {join!r}" if change.view != join else f"the join {join!r}"
+    return DefinitionError(
+        f"{own.replace(join + ':', '')} {change_text}, and this store has documents already; a join and its views "
+        "are made with an empty store, so take that definition back, or load into a new path"
+    )
 
 
 def _table_difference(old: Described, new: Described) -> str:

@@ -27,7 +27,7 @@ from penstock.generations.app_comparison import begun, compared, created, refuse
 from penstock.generations.build import GenerationBuild
 from penstock.generations.generation_numbers import GenerationNumbers
 from penstock.generations.refill import without_leftover
-from penstock.views import App, Changed
+from penstock.views import App, Changed, check_runnable
 
 __all__ = ["MEMORY", "Migrate", "core_on"]
 
@@ -47,6 +47,7 @@ def core_on(
 ) -> Core:
     """Make the nodes of a store that this writer has opened. Close the store on an error."""
     try:
+        check_runnable(app.joins(), 1 if exchange is None else 2)
         if isinstance(store, LmdbStore):
             must_be_sound(store, store.folder)
         with naming(lambda: database_labels(None)):
@@ -94,7 +95,7 @@ def _agree(
         if catalog != known:
             write_catalog(writer, catalog)
             write_built(writer, built)
-        return tuple(agreement.changes.values())
+        return tuple(change for change in agreement.changes.values() if ":" not in change.view)
 
 
 def _check_catalog(writer: Writer, known: Catalog | None) -> None:

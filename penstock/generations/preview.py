@@ -18,7 +18,7 @@ import numpy as np
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
 from penstock.core import Core, Settings, Snapshot, described, write_catalog
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
-from penstock.generations.app_comparison import compared, created
+from penstock.generations.app_comparison import compared, created, must_keep_joins
 from penstock.mapreduce import rows_db, same_result
 from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
 
@@ -34,10 +34,17 @@ _MEMORY = 128 << 20
 Rows = dict[bytes, tuple[Any, Any]]  # by the group's encoding
 
 
+def _is_view(app: App, name: str) -> bool:
+    return name in {view.name for view in app.views()}
+
+
 def preview_of(snap: Snapshot, app: App) -> Preview:
     """Preview the changes that opening the store of a snapshot with this app would cause."""
     schema = snap.schema
     changes = compared(schema.catalog, described(app)).changes
+    if any(len(snap.table(name)) for name in schema.tables):
+        must_keep_joins(schema.catalog, described(app), changes)
+    changes = {name: change for name, change in changes.items() if change.kind is Kind.DROPPED or _is_view(app, name)}
     if not changes:
         return Preview(())
     built = [app.view_of(name) for name, change in changes.items() if change.kind is not Kind.DROPPED]

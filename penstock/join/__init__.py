@@ -1,6 +1,8 @@
 """Join documents of two sides by equal condition values: entries in columns, rows that go and come, the side index."""
 
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
+from penstock.join.join_node import JoinNode, JoinNodes
+from penstock.join.joined_columns import row_documents, row_keys
 from penstock.join.joined_rows import (
     How,
     JoinChange,
@@ -10,11 +12,14 @@ from penstock.join.joined_rows import (
     SideChange,
     joined_changes,
 )
+from penstock.join.joined_view import JoinedViewNode
 from penstock.join.product import BLOCK
 from penstock.join.side_check import check_side, side_digest
 from penstock.join.side_entries import Entries, Positions
 from penstock.join.side_index import SideIndex, SideKept, side_dbs
+from penstock.join.side_node import SideNode
 from penstock.join.sorted_runs import EntryChanges, changed_entries
+from penstock.join.stored_join import LimitHold, StoredJoin
 
 __all__ = [
     "BLOCK",
@@ -25,16 +30,24 @@ __all__ = [
     "EntryChanges",
     "How",
     "JoinChange",
+    "JoinNode",
+    "JoinNodes",
     "JoinedRows",
+    "JoinedViewNode",
     "KeptEntries",
+    "LimitHold",
     "LimitedValue",
     "Positions",
     "SideChange",
     "SideIndex",
     "SideKept",
+    "SideNode",
+    "StoredJoin",
     "changed_entries",
     "check_side",
     "joined_changes",
+    "row_documents",
+    "row_keys",
     "side_dbs",
     "side_digest",
 ]

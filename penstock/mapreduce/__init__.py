@@ -4,7 +4,7 @@ from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_o
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys
 from penstock.mapreduce.columns.partition_ranges import KeyRanges, even_starts
-from penstock.mapreduce.columns.value_columns import key_lane, key_lanes
+from penstock.mapreduce.columns.value_columns import condition, group_codes, key_lane, key_lanes
 from penstock.mapreduce.damage_places import view_labels
 from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
 from penstock.mapreduce.decode.decode_worker import ANSWER, REQUEST, Answer, JoinedLines, serve, write_lines
@@ -154,6 +154,7 @@ __all__ = [
     "check_trees",
     "codec_from",
     "collect",
+    "condition",
     "copies",
     "count",
     "deltas_of",
@@ -167,6 +168,7 @@ __all__ = [
     "feed_row",
     "first",
     "group",
+    "group_codes",
     "group_of_node",
     "held_db",
     "held_row",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import Reader
+from penstock.cache import Reader, canonical, unpack
 from penstock.mapreduce.columns.group_codes import Groups
 from penstock.mapreduce.decode.decoder import Decoder
 from penstock.mapreduce.fold.accumulator_fold import ViewChanges
@@ -54,12 +54,12 @@ class ChainedView(Protocol):
 
 @dataclass(slots=True)
 class RowDelta:
-    """A changed row of a parent view: its group, and the results before and after, if any."""
+    """A changed row of a parent view or a join: its group or key, and the row before and after, if any."""
 
     key: bytes
     group: Any
-    old: Row | None
-    new: Row | None
+    old: Row | dict[str, Any] | None
+    new: Row | dict[str, Any] | None
 
 
 def row_deltas(change: ViewChanges) -> list[RowDelta]:
@@ -93,7 +93,7 @@ def change_by_function(
     db, keys, groups = emissions_db(view.number), [d.key for d in deltas], view.groups
     known, last = view.remembered(reader).joined(keys)
     new = [i for i, d in enumerate(deltas) if d.new is not None]
-    emissions, wrong = mapper.run([deltas[i].new for i in new], groups)
+    emissions, wrong = mapper.run([_for_function(deltas[i].new) for i in new], groups)
     good = np.array([place for place in range(len(new)) if place not in wrong], np.int64)
     puts = emissions_rows([keys[new[place]] for place in good.tolist()], emissions.take(good), groups)
     if puts:
@@ -113,7 +113,12 @@ def _row(group: Any, result: Any) -> Row | None:
     return None if result is ABSENT else Row(group, result)
 
 
-def _document(row: Row | None) -> dict[str, Any]:
-    """Convert a row to a document with paths for the map."""
+def _document(row: Row | dict[str, Any] | None) -> dict[str, Any]:
+    """Convert a row to a document with paths for the map; a joined row is one already."""
     assert row is not None, "asked of rows that are there"
-    return {"key": row.key, "value": row.value}
+    return {"key": row.key, "value": row.value} if isinstance(row, Row) else row
+
+
+def _for_function(row: Row | dict[str, Any] | None) -> Any:
+    """Return a row for a function, which may change it. Joined rows share documents, whose fields have no order."""
+    return row if isinstance(row, Row) else unpack(canonical(row))

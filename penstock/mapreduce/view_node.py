@@ -39,7 +39,7 @@ from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db
-from penstock.views import TS, FieldMap, Key, Path, View
+from penstock.views import TS, FieldMap, Key, Path, Table, View
 
 
 @lru_cache(maxsize=256)
@@ -95,15 +95,25 @@ class ViewNode:
         """Return True if the view is a view of a view."""
         return isinstance(self.view.source, View)
 
+    @property
+    def of_rows(self) -> bool:
+        """Return True if the view is on rows of a view or a join, and not on documents of a table."""
+        return not isinstance(self.view.source, Table)
+
     def _make_decoder(self) -> Decoder:
         return Decoder(FieldPlan.of(Key((), False), None, [self.view]), self._spaces or Spaces(), 0)
+
+    @property
+    def spaces(self) -> Spaces:
+        """Return the dictionaries of the groups of a field view."""
+        assert self._spaces is not None, "asked of field views"
+        return self._spaces
 
     @property
     def groups(self) -> Groups:
         """Return the dictionary of its groups."""
         if isinstance(self.mapper, FieldMapper):
-            assert self._spaces is not None
-            return self._spaces.groups(self.mapper.fields.key)
+            return self.spaces.groups(self.mapper.fields.key)
         return self._own
 
     def nbytes(self, spaces: bool) -> int:

@@ -3,6 +3,7 @@
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
+from penstock.recovery.oracle.plain_joins import RecomputedJoin, joined
 from penstock.recovery.oracle.plain_reducers import RECIPES, ReducerInput, result_of
 from penstock.recovery.oracle.plain_values import (
     Rank,
@@ -127,6 +128,7 @@ __all__ = [
     "Rank",
     "RebuildIncomplete",
     "RebuildListener",
+    "RecomputedJoin",
     "RecomputedView",
     "ReducerInput",
     "Reducing",
@@ -164,6 +166,7 @@ __all__ = [
     "holds",
     "identity",
     "in_flight",
+    "joined",
     "keep_before",
     "key_of",
     "key_of_reject",

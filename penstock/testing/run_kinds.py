@@ -1,4 +1,4 @@
-"""The kinds of runs: "fused", with all nodes in one transaction, the delivery modes of several partitions, "connector".
+"""The kinds of runs: "fused" and "joined" in one store, delivery modes of several partitions, and "connector".
 
 Each kind runs a seed. For a failure it returns the finding, the command that replays it, and the story of the smallest
 run that still fails.
@@ -6,12 +6,13 @@ run that still fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.trial_apps import trial_of, trials
+from penstock.testing.inputs.joined_trial import joined
+from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
     explained_partitioned,
@@ -23,6 +24,7 @@ from penstock.testing.seeds.seed_search import Totals, attempt, smallest
 from penstock.views import DeliveryMode
 
 TRIALS = trials()
+JOINED = (joined(),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,19 @@ class Found:
 
 
 def _fused(seed: int, totals: Totals) -> Found | None:
-    trial, plan = trial_of(seed, TRIALS)
+    return _in_one_store(seed, totals, TRIALS, "")
+
+
+def _joined(seed: int, totals: Totals) -> Found | None:
+    return _in_one_store(seed, totals, JOINED, " --kind joined")
+
+
+def _in_one_store(seed: int, totals: Totals, trials: Sequence[Trial], kind: str) -> Found | None:
+    trial, plan = trial_of(seed, trials)
     failure = attempt(trial.app, plan, totals)
     if failure is None:
         return None
-    replay = f"python -m penstock.testing --seed {seed}"
+    replay = f"python -m penstock.testing{kind} --seed {seed}"
     return Found(
         trial.name, str(failure.wrong.first), replay, lambda: explained(trial.app, smallest(trial.app, failure))
     )
@@ -78,6 +88,7 @@ def _connector(seed: int, totals: Totals) -> Found | None:
 
 KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
     "fused": _fused,
+    "joined": _joined,
     **{production.value: _partitioned(production) for production in DeliveryMode},
     "connector": _connector,
 }

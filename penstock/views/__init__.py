@@ -14,11 +14,11 @@ from penstock.views.answers.contributions import Contribution, ContributionDocum
 from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
-from penstock.views.app import App
+from penstock.views.app import App, Definition
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
 from penstock.views.condition_notation import condition_text
 from penstock.views.definition_names import nearest
-from penstock.views.definitions import BROKER, Merge, Source, Table, View
+from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import is_part, parse_path, reach
 from penstock.views.field_expressions import (
@@ -46,6 +46,8 @@ from penstock.views.fingerprints.definition_difference import (
     difference,
     stored_definition,
 )
+from penstock.views.join_arguments import check_runnable, check_unjoined
+from penstock.views.join_definitions import Join, JoinStep, Side, SideView, rows_refused, side_views
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
     TS,
@@ -68,7 +70,7 @@ from penstock.views.reducer_protocols import (
     is_tree_cell,
     is_value_cell,
 )
-from penstock.views.stored_definitions import app_from
+from penstock.views.stored_definitions import app_from, sources_of
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
 
 __all__ = [
@@ -90,17 +92,21 @@ __all__ = [
     "Contribution",
     "ContributionDocuments",
     "Counts",
+    "Definition",
     "DeliveryMode",
     "Family",
     "Field",
     "FieldForm",
     "FieldMap",
     "FilteredField",
+    "FilteredSource",
     "FunctionMap",
     "GroupTotals",
     "Ints",
     "IsNull",
     "IsTrue",
+    "Join",
+    "JoinStep",
     "Key",
     "Kind",
     "Leaves",
@@ -126,7 +132,9 @@ __all__ = [
     "Rejection",
     "Row",
     "Sampled",
+    "Side",
     "SideTotals",
+    "SideView",
     "Source",
     "State",
     "Table",
@@ -138,6 +146,8 @@ __all__ = [
     "Where",
     "app_from",
     "as_where",
+    "check_runnable",
+    "check_unjoined",
     "condition_text",
     "difference",
     "family_of",
@@ -157,6 +167,9 @@ __all__ = [
     "reach",
     "read_fields",
     "restating",
+    "rows_refused",
+    "side_views",
+    "sources_of",
     "stored_definition",
     "under",
     "where_from",

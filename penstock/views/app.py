@@ -1,9 +1,9 @@
-"""Hold the tables and views of an app, which share one namespace.
+"""Hold the tables, views and joins of an app, which share one namespace.
 
 Invariants:
 
-- a definition's `order` is its index in the app. A table or parent view comes before its views, and a batch passes
-  through the definitions in that order;
+- a definition's `order` is its index in the app. A source comes before its views and joins, and a batch passes through
+  the definitions in that order;
 - `describe()` is plain data for a store's catalog, and contains all that content depends on, except function code and
   the delivery mode between partitions.
 """
@@ -15,18 +15,23 @@ from typing import Literal, TypeVar
 
 from penstock.cache import DefinitionError, UnknownName, key_text
 from penstock.views.definition_names import check_name, find
-from penstock.views.definitions import BROKER, Merge, Table, View
+from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
+from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import parse_path
+from penstock.views.field_expressions import Field, Where
+from penstock.views.join_arguments import Conditions, make_join
+from penstock.views.join_definitions import LIMIT, How, Join
 from penstock.views.reducer_inputs import check_tombstones
 from penstock.views.view_maps import Key
 
-__all__ = ["App"]
+__all__ = ["App", "Definition"]
 
-_D = TypeVar("_D", Table, View)
+Definition = Table | View | Join
+_D = TypeVar("_D", Table, View, Join)
 
 
 class App:
-    """A set of tables and views that one store keeps.
+    """A set of tables, views and joins that one store keeps.
 
     >>> app = App("shop")
     >>> users = app.table("users", key="id", ts="ts")
@@ -36,14 +41,15 @@ class App:
     True
     """
 
-    __slots__ = ("_definitions", "_tables", "_views", "name")
+    __slots__ = ("_definitions", "_joins", "_tables", "_views", "name")
 
     def __init__(self, name: str) -> None:
         check_name("app", name)
         self.name = name
-        self._definitions: dict[str, Table | View] = {}
+        self._definitions: dict[str, Definition] = {}
         self._tables: tuple[Table, ...] = ()
         self._views: tuple[View, ...] = ()
+        self._joins: tuple[Join, ...] = ()
 
     def __repr__(self) -> str:
         return f"App({self.name!r})"
@@ -91,37 +97,67 @@ class App:
         file = None if sample is None else os.fspath(sample)
         return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
 
+    def join(
+        self,
+        name: str,
+        *,
+        on: Conditions,
+        how: How = "inner",
+        where: str | Where | Field | None = None,
+        limit: int = LIMIT,
+        production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
+        **sides: Source | FilteredSource,
+    ) -> Join:
+        """Define a join: a source of rows that combine one document of each side with equal condition values.
+
+        Each keyword is a side: a table, a view or another join, or one of these with a filter, `orders.where(…)`. `on`
+        maps a path of one side to a path of another. Write a list of pairs if one path occurs twice. A joined row is a
+        dict by side, so a view on it reads paths such as "customer.country". A null value matches nothing.
+
+        `where` selects joined rows. A filter of a side applies before the join, so it decides about matches. `limit`
+        bounds the rows of one condition value. `production` is always "strong".
+
+        >>> import penstock as ps
+        >>> app = ps.App("shop")
+        >>> orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+        >>> sold = app.join("sold", order=orders, customer=customers, on={"order.customer_id": "customer.id"})
+        >>> by_country = sold.view("by_country", key="customer.country", value="order.amount", reduce=ps.sum())
+        """
+        return self.add(make_join(self, name, sides, on, how, where, limit, production))
+
     @property
     def size(self) -> int:
         """The number of definitions, which is the order of the next one."""
         return len(self._definitions)
 
     def add(self, definition: _D) -> _D:
-        """Add a definition. `App.table` and `.view` call this."""
-        kind = "table" if isinstance(definition, Table) else "view"
+        """Add a definition. `App.table`, `App.join` and `.view` call this."""
+        kind = _kind(definition)
         name = definition.name
         check_name(kind, name)
         taken = self._definitions.get(name)
         if taken is not None:
             raise DefinitionError(
-                f"{self!r} has a {'table' if isinstance(taken, Table) else 'view'} named {name!r} already; tables and "
-                f"views share their names, so give this {kind} another"
+                f"{self!r} has a {_kind(taken)} named {name!r} already; tables, views and joins share their names, so "
+                f"give this {kind} another"
             )
         if isinstance(definition, View) and self._definitions.get(definition.source.name) is not definition.source:
             raise DefinitionError(
-                f"view {name!r} is on {definition.source.name!r}, which {self!r} does not have; define it on a table "
-                "or view of the same app"
+                f"view {name!r} is on {definition.source.name!r}, which {self!r} does not have; define it on a table, "
+                "view or join of the same app"
             )
         assert definition.order == self.size, definition
         self._definitions[name] = definition
         if isinstance(definition, View):
             self._views = (*self._views, definition)
+        elif isinstance(definition, Join):
+            self._joins = (*self._joins, definition)
         else:
             self._tables = (*self._tables, definition)
         return definition
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all tables and views, in order."""
+        """Return the names of all tables, views and joins, in order."""
         return tuple(self._definitions)
 
     def tables(self) -> tuple[Table, ...]:
@@ -129,11 +165,15 @@ class App:
         return self._tables
 
     def views(self) -> tuple[View, ...]:
-        """Return all views, each after its table or parent view."""
+        """Return all views, each after its source."""
         return self._views
 
-    def lookup(self, name: str) -> Table | View:
-        """Return the table or view of this name. Raise UnknownName, with the nearest name, if there is none."""
+    def joins(self) -> tuple[Join, ...]:
+        """Return all joins, in order."""
+        return self._joins
+
+    def lookup(self, name: str) -> Definition:
+        """Return the definition of this name. Raise UnknownName, with the nearest name, if there is none."""
         return find(name, "table or view", self._definitions)
 
     def table_of(self, name: str) -> Table:
@@ -150,3 +190,8 @@ class App:
     def describe(self) -> dict[str, object]:
         """Return the app as plain data."""
         return {"app": self.name, "definitions": [d.describe() for d in self._definitions.values()]}
+
+
+def _kind(definition: Definition) -> str:
+    """Return the word for a definition."""
+    return "table" if isinstance(definition, Table) else "join" if isinstance(definition, Join) else "view"

@@ -14,8 +14,8 @@ from typing import Any, Protocol, overload
 from penstock.cache import DefinitionError
 from penstock.views.definition_names import called_view, check_flag, check_version
 from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
-from penstock.views.field_expressions import Field, Where
-from penstock.views.reducer_inputs import check_conditions, check_paths, check_stamps, check_values
+from penstock.views.field_expressions import Field, Where, as_where
+from penstock.views.reducer_inputs import check_conditions, check_paths, check_stamps, check_values, paths_read
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (
     FieldMap,
@@ -64,10 +64,14 @@ class Definitions(Protocol):
         """Add a view."""
         ...
 
+    def views(self) -> tuple[View, ...]:
+        """Return all views, each after its source."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(ABC):
-    """The base of a view: a table, or a parent view."""
+    """The base of a view: a table, a parent view, or a join."""
 
     app: Definitions = field(repr=False)
     name: str
@@ -81,6 +85,26 @@ class Source(ABC):
     @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return the definition as plain data."""
+
+    @property
+    def rows(self) -> str | None:
+        """Return a name for the source if its rows are computed from documents; None for a table."""
+        return None
+
+    @abstractmethod
+    def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
+        """Raise DefinitionError if a view reads a path that the source can't have."""
+
+    def where(self, condition: str | Where | Field) -> FilteredSource:
+        """Return a side of a join with only those documents or rows that a condition selects.
+
+        >>> import penstock as ps
+        >>> app = ps.App("shop")
+        >>> orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+        >>> waiting = orders.where(ps.field("status") == "open")
+        >>> open_orders = app.join("open", order=waiting, customer=customers, on={"order.customer_id": "customer.id"})
+        """
+        return FilteredSource(self, as_where(condition))
 
     @overload
     def view(
@@ -157,7 +181,7 @@ class Source(ABC):
                 f"view {called!r} has no reducer; give one, such as reduce=ps.count(), or reduce=None for a plain index"
             )
         reducers, fields = make_reducers(called, reduce)
-        crosses = check_production(called, production, self.name, isinstance(self, View))
+        crosses = check_production(called, production, self.rows)
         options = (check_flag(called, "sources", sources) or crosses.early, check_version(called, version), crosses)
         if key is not None:
             if name is None:
@@ -177,6 +201,14 @@ class Source(ABC):
             return self.app.add(View(self.app, own, self.app.size, self, by_function, reducers, fields, *options))
 
         return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredSource:
+    """A source and a condition, for a side of a join. It has no name and no views."""
+
+    source: Source
+    condition: Where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +231,9 @@ class Table(Source):
     def tables(self) -> tuple[Table, ...]:
         """Return the table itself."""
         return (self,)
+
+    def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
+        """Accept every path, since a document may have any field."""
 
     @property
     def has_ts(self) -> bool:
@@ -241,13 +276,11 @@ class View(Source):
     production: DeliveryMode = DeliveryMode.STRONG
 
     def __post_init__(self) -> None:
-        on_view = self.source if isinstance(self.source, View) else None
         check_stamps(self.name, self.reducers, self.source.name, isinstance(self.source, Table) and self.source.has_ts)
         check_conditions(self.name, self.map.value if isinstance(self.map, FieldMap) else None, self.reducers)
         if isinstance(self.map, FieldMap):
             check_values(self.name, self.map, self.reducers)
-            if on_view is not None:
-                check_paths(self.name, self.map, self.reducers, on_view.name, on_view.fields, on_view.key_parts)
+            self.source.check_view(self.name, self.map, paths_read(self.map, self.reducers))
 
     @property
     def key_parts(self) -> int | None:
@@ -265,6 +298,15 @@ class View(Source):
     def tables(self) -> tuple[Table, ...]:
         """Return the tables at the base of the chain, each once."""
         return self.source.tables
+
+    @property
+    def rows(self) -> str:
+        """Return a name for the view as the source of another."""
+        return f"view {self.name!r}"
+
+    def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
+        """Raise DefinitionError if a view reads a path that rows don't have."""
+        check_paths(view, self.name, self.fields, read, self.key_parts)
 
     def __call__(self, document: Any) -> Iterable[Any] | None:
         """Return the groups and values that the map function yields for a document."""

@@ -33,10 +33,12 @@ class DeliveryMode(Enum):
         return self is not DeliveryMode.STRONG
 
 
-def check_production(view: str, given: ProductionName | DeliveryMode, source: str, chained: bool) -> DeliveryMode:
+def check_production(view: str, given: ProductionName | DeliveryMode, on: str | None) -> DeliveryMode:
     """Check and return a view's delivery mode. Raise DefinitionError if the view can't use it.
 
-    >>> check_production("names", "weak", "users", chained=False)
+    `on` names the source if that is no table.
+
+    >>> check_production("names", "weak", None)
     <DeliveryMode.WEAK: 'weak'>
     """
     try:
@@ -46,9 +48,9 @@ def check_production(view: str, given: ProductionName | DeliveryMode, source: st
             f"production= of view {view!r} is {key_text(given)}; write 'strong' (saved before it is sent), "
             "'weak' (sent before it is saved) or 'auto' (weak, until that takes too long)"
         ) from None
-    if production.early and chained:
+    if production.early and on is not None:
         raise DefinitionError(
-            f"view {view!r} can't have production={production.value!r}: it is on view {source!r}, whose rows nobody "
+            f"view {view!r} can't have production={production.value!r}: it is on {on}, whose rows nobody "
             "waits for; leave production= out here, and give it to views on tables"
         )
     return production

@@ -7,7 +7,7 @@ orders by ts needs documents with a ts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.cache import DefinitionError, key_text
 from penstock.views.definition_names import nearest
@@ -67,23 +67,26 @@ def check_stamps(view: str, reducers: Reducers, source: str, stamped: bool) -> N
         )
 
 
+def paths_read(fields: FieldMap, reducers: Reducers) -> list[Path]:
+    """Return the paths that a field view reads: of its groups, its condition and its values."""
+    read: list[Path] = [*fields.key.paths]
+    if fields.where is not None:
+        read += fields.where.paths()
+    values = [fields.value, *(fields.path_of(field) for field in fields_read(reducers))]
+    return read + [path for path in values if path is not None]
+
+
 def check_paths(
     view: str,
-    fields: FieldMap,
-    reducers: Reducers,
     source: str,
     source_fields: tuple[str, ...] | None,
+    read: Iterable[Path],
     parts: int | None = None,
 ) -> None:
     """Raise DefinitionError if a chained view reads a path that rows don't have. Rows have a key and a value.
 
     `parts` is the number of parts of the parent view's keys, if it is known.
     """
-    read: list[Path] = [*fields.key.paths]
-    if fields.where is not None:
-        read += fields.where.paths()
-    values = [fields.value, *(fields.path_of(field) for field in fields_read(reducers))]
-    read += [path for path in values if path is not None]
     for path in read:
         root, *names = path
         dotted = ".".join(path)

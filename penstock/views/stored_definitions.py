@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.cache import DefinitionError
-from penstock.views.app import App
+from penstock.views.app import App, Definition
 from penstock.views.definitions import Merge, Source, Table, View
+from penstock.views.field_expressions import Where, where_from
+from penstock.views.join_definitions import Join, Side
 from penstock.views.reducer_protocols import Reducer
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
 
-__all__ = ["app_from"]
+__all__ = ["app_from", "sources_of"]
 
 Described = Mapping[str, Any]
 
 
 def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable[[Described], Reducer]) -> App:
-    """Return the app with these stored definitions, in any order. A view without its table or parent view is left out.
+    """Return the app with these stored definitions, in any order. One without its source is left out.
 
     >>> import penstock as ps
     >>> from penstock.mapreduce import reducer_from
@@ -32,15 +34,17 @@ def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable
     """
     app = App(name)
     sources: dict[str, Source] = {}
-    left = list(definitions)
+    left = [d for d in definitions if d["kind"] != "side"]
     while left:
-        waiting = [d for d in left if d["kind"] == "view" and d["source"] not in sources]
+        waiting = [d for d in left if any(name not in sources for name in sources_of(d))]
         ready = [d for d in left if d not in waiting]
         if not ready:
             break
         for described in ready:
             if described["kind"] == "table":
-                made: Table | View = app.add(_table(app, described))
+                made: Definition = app.add(_table(app, described))
+            elif described["kind"] == "join":
+                made = app.add(_join(app, described, sources))
             else:
                 made = app.add(_view(app, described, sources, reducer_from))
             sources[made.name] = made
@@ -60,6 +64,33 @@ def _table(app: App, described: Described) -> Table:
         Merge(described["merge"]),
         described["tombstones"],
         None,
+    )
+
+
+def sources_of(described: Described) -> list[str]:
+    """Return the names of the sources of a stored definition.
+
+    >>> sources_of({"kind": "table", "name": "users"})
+    []
+    """
+    if described["kind"] == "join":
+        return [side["source"] for side in described["sides"]]
+    return [] if described["kind"] == "table" else [described["source"]]
+
+
+def _join(app: App, described: Described, sources: Mapping[str, Source]) -> Join:
+    def where(own: Described | None) -> Where | None:
+        return None if own is None else where_from(own)
+
+    return Join(
+        app,
+        described["name"],
+        app.size,
+        tuple(Side(side["side"], sources[side["source"]], where(side["where"])) for side in described["sides"]),
+        tuple((tuple(one), tuple(other)) for one, other in described["on"]),
+        described["how"],
+        where(described["where"]),
+        described["limit"],
     )
 
 

@@ -9,13 +9,13 @@ import click
 from penstock.cache import StoreMissing, size_text
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import Context
-from penstock.cli.drawing.graph import Definition, forest, groups, in_tree, mermaid, reducers, sentence, text
+from penstock.cli.drawing.graph import forest, groups, in_tree, mermaid, reducers, sentence, text
 from penstock.cli.drawing.svg import svg
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names
 from penstock.cli.progress import progress
 from penstock.engine import Weight, memory_of_holder
-from penstock.views import App, FieldMap, Table, View
+from penstock.views import App, Definition, FieldMap, Join, Table, View
 
 _HOT = 5
 
@@ -84,10 +84,17 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
             ("is", sentence(definition)),
             ("an update", "reads the stored version of its key, writes a line of the log"),
         ]
+    if isinstance(definition, Join):
+        return [
+            ("is", sentence(definition)),
+            ("rows", "are not kept; a view on it with reduce=None keeps them as an index"),
+            ("an update", "reads and writes the entry of its condition value in the index of its side"),
+            ("limit", f"{definition.limit:,} rows of one condition value"),
+        ]
     by_fields = isinstance(definition.map, FieldMap)
     out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _stored_line(definition))]
     out.append(("an update", _costs(definition)))
-    if isinstance(definition.source, View):
+    if isinstance(definition.source, View | Join):
         runs = f"once for each row of {definition.source.name} that changes"
     else:
         runs = "over columns, without Python for a document" if by_fields else "a Python call for each document"

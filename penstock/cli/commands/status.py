@@ -72,7 +72,7 @@ def status(ctx: Context, watch: bool, digest: bool, format: str | None) -> None:
 def _asked(ctx: Context, for_people: bool, data: dict[str, Any]) -> dict[str, Any]:
     """Return the status with as many details of held documents as the user asked for."""
     if not for_people and not ctx.verbose:
-        for view in data["views"].values():
+        for view in (*data["views"].values(), *data["joins"].values()):
             view["holds"] = _by_reason(view["holds"])
     return data
 
@@ -120,9 +120,9 @@ def read(engine: Engine, store: str, digest: bool) -> dict[str, Any]:
     data["reading"] = [{**one, "state": "stopped"} if is_stopped(one["pid"]) else one for one in claims(store)]
     memory = None if data["owner"] is None else memory_of_holder(store)
     data["memory"] = None if memory is None else memory["memory"]
-    for kind in ("tables", "views"):
+    for kind in ("tables", "views", "joins"):
         for name, about in data[kind].items():
-            about["memory"] = None if memory is None else memory[kind].get(name)
+            about["memory"] = None if memory is None else memory.get(kind, {}).get(name)
     if digest:
         data["digest"] = engine.digest()
     return data
@@ -174,6 +174,9 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
     views = [[name, v["source"], v["groups"], v["held"], v["held_groups"]] for name, v in data["views"].items()]
     if views:
         yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
+    joins = [[name, ", ".join(j["sources"]), j["held"], j["above_limit"]] for name, j in data["joins"].items()]
+    if joins:
+        yield _drawn(ctx, joins, ["join", "of", "held documents", "values above the limit"])
     if "partitions" in data:
         own = ("folder", "position", "epoch", "documents")
         parts = [[*(part[name] for name in own), size_text(part["bytes"])] for part in data["partitions"]]
@@ -186,11 +189,15 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
 
 
 def _held(data: dict[str, Any]) -> Iterator[str]:
-    for name, view in data["views"].items():
+    for name, view in (*data["views"].items(), *data["joins"].items()):
         for hold in view["holds"]:
             yield f"held: {name} can't take {dumps(hold['key'])}: {cell_text(hold['reason'])}"
         if view["held"] > len(view["holds"]):
             yield f"held: {name} can't take {view['held'] - len(view['holds']):,} more"
+    for name, join in data["joins"].items():
+        for own in join["largest"]:
+            matches = " × ".join(f"{n:,}" for n in own["matches"])
+            yield f"held: {name} has no rows for {dumps(own['value'])}: {matches} matches are above the limit"
     n = sum(table["quarantined"] for table in data["tables"].values())
     if n:
         yield f"rejected: {n:,} record{'s are' if n > 1 else ' is'} kept; `penstock quarantine` lists them"

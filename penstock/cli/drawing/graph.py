@@ -1,6 +1,6 @@
 """The graph of tables and views as text: a line per definition, in the order of their dependencies.
 
-Each view has one source. So the graph is a forest, and its roots are the tables.
+Each view has one source. So the graph is a forest, and its roots are the tables and joins. A join names its sides.
 """
 
 from __future__ import annotations
@@ -10,15 +10,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cli.json_values import dumps
-from penstock.views import App, FieldMap, Path, ReduceFunction, Reducer, Table, View, condition_text, is_accumulator
+from penstock.views import (
+    App,
+    Definition,
+    FieldMap,
+    Join,
+    Path,
+    ReduceFunction,
+    Reducer,
+    Side,
+    Table,
+    View,
+    condition_text,
+    is_accumulator,
+)
 
-Definition = Table | View
 _OPTIONS = ("n", "by", "shares", "nulls", "distinct")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A definition, its depth below its table, and the views on it."""
+    """A definition, its depth below its table or join, and the views on it."""
 
     definition: Definition
     depth: int
@@ -32,22 +44,32 @@ class Node:
 
 
 def forest(app: App, only: Definition | None = None) -> list[Node]:
-    """Return the tables with their views. With `only`: that definition, its ancestors, and the views on it."""
+    """Return the tables and joins with their views. With `only`: that definition, its sources, and all on it."""
     wanted = None if only is None else {*_sources(only), *_above(app, only)}
 
     def node(definition: Definition, depth: int) -> Node:
         views = [v for v in app.views() if v.source is definition and (wanted is None or v in wanted)]
         return Node(definition, depth, tuple(node(view, depth + 1) for view in views))
 
-    return [node(table, 0) for table in app.tables() if wanted is None or table in wanted]
+    out = [node(table, 0) for table in app.tables() if wanted is None or table in wanted]
+    depths = {below.definition.name: below.depth for root in out for below in root.all()}
+    for join in app.joins():
+        if wanted is None or join in wanted:
+            out.append(node(join, 1 + max(depths.get(side.source.name, 0) for side in join.sides)))
+            depths |= {below.definition.name: below.depth for below in out[-1].all()}
+    return out
 
 
 def _sources(definition: Definition) -> Iterator[Definition]:
     yield definition
     if isinstance(definition, View):
         source = definition.source
-        assert isinstance(source, Table | View), "there are no other sources"
+        assert isinstance(source, Table | View | Join), "there are no other sources"
         yield from _sources(source)
+    elif isinstance(definition, Join):
+        for side in definition.sides:
+            assert isinstance(side.source, Table | View | Join), "there are no other sources"
+            yield from _sources(side.source)
 
 
 def _above(app: App, definition: Definition) -> Iterator[Definition]:
@@ -55,6 +77,10 @@ def _above(app: App, definition: Definition) -> Iterator[Definition]:
         if view.source is definition:
             yield view
             yield from _above(app, view)
+    for join in app.joins():
+        if any(side.source is definition for side in join.sides):
+            yield join
+            yield from _above(app, join)
 
 
 def sentence(definition: Definition) -> str:
@@ -66,7 +92,22 @@ def sentence(definition: Definition) -> str:
         if definition.merge.value != "replace":
             parts.append(definition.merge.value)
         return ", ".join(parts)
+    if isinstance(definition, Join):
+        return "; ".join(join_parts(definition))
     return f"{groups(definition)} → {reducers(definition)}"
+
+
+def join_parts(join: Join) -> tuple[str, str]:
+    """Return the sides of a join, and its conditions, as text."""
+    sides = ", ".join(map(_side, join.sides))
+    pairs = " and ".join(f"{'.'.join(one)} = {'.'.join(other)}" for one, other in join.on)
+    where = "" if join.filter is None else f" where {condition(join.filter.describe())}"
+    return f"{'' if join.how == 'inner' else join.how + ' '}join of {sides}", f"on {pairs}{where}"
+
+
+def _side(side: Side) -> str:
+    own = side.source.name if side.source.name == side.name else f"{side.source.name} as {side.name}"
+    return own if side.where is None else f"{own} where {condition(side.where.describe())}"
 
 
 def groups(view: View) -> str:
@@ -134,16 +175,16 @@ def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
     """Return the forest for people. `notes` has a text beside each name."""
     lines: list[tuple[str, str, str]] = []
 
-    def walk(node: Node, lead: str, last: bool) -> None:
-        branch = "" if not node.depth else lead + ("└─ " if last else "├─ ")
+    def walk(node: Node, lead: str, last: bool, root: bool = False) -> None:
+        branch = "" if root else lead + ("└─ " if last else "├─ ")
         name = node.definition.name
         lines.append((branch + name, sentence(node.definition), notes.get(name, "")))
-        inner = "" if not node.depth else lead + ("   " if last else "│  ")
+        inner = "" if root else lead + ("   " if last else "│  ")
         for i, child in enumerate(node.children, 1):
             walk(child, inner, i == len(node.children))
 
     for root in roots:
-        walk(root, "", True)
+        walk(root, "", True, root=True)
     wide = max((len(line[0]) for line in lines), default=0)
     middle = max((len(line[1]) for line in lines), default=0)
     return "\n".join(f"{name:{wide}}  {what:{middle}}  {note}".rstrip() for name, what, note in lines)
@@ -156,16 +197,27 @@ def mermaid(roots: Sequence[Node]) -> str:
     lines = ["flowchart LR"]
     for node in nodes:
         name, table = node.definition.name, isinstance(node.definition, Table)
-        label = "<br/>".join(map(_escaped, (name, *_parts(node.definition))))
+        label = "<br/>".join(map(_escaped, (name, *parts(node.definition))))
         left, right = ('[("', '")]') if table else ('["', '"]')
+        if isinstance(node.definition, Join):
+            left, right = '{{"', '"}}'
         lines.append(f"  {ids[name]}{left}{label}{right}")
     lines += [
         f"  {ids[node.definition.name]} --> {ids[child.definition.name]}" for node in nodes for child in node.children
     ]
+    lines += [
+        f"  {ids[side.source.name]} --> {ids[node.definition.name]}"
+        for node in nodes
+        if isinstance(node.definition, Join)
+        for side in node.definition.sides
+    ]
     return "\n".join(lines)
 
 
-def _parts(definition: Definition) -> tuple[str, ...]:
+def parts(definition: Definition) -> tuple[str, ...]:
+    """Return the lines of a definition's box, below its name."""
+    if isinstance(definition, Join):
+        return join_parts(definition)
     return (sentence(definition),) if isinstance(definition, Table) else (groups(definition), reducers(definition))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from penstock.cli.drawing.graph import Node, groups, reducers, sentence
-from penstock.views import Table
+from penstock.cli.drawing.graph import Node
+from penstock.cli.drawing.graph import parts as box_parts
+from penstock.views import Join, Table
 
 _LINE, _CHAR, _PAD, _GAP_X, _GAP_Y = 18, 7.3, 12, 56, 18
 _NAMESPACE = "http://www.w3.org/2000/svg"
@@ -38,15 +39,16 @@ def svg(roots: Sequence[Node], title: str) -> str:
     ]
     for node in nodes:
         parts += [_edge(node, child, lefts, widths, tops) for child in node.children]
+        if isinstance(node.definition, Join):
+            sources = [one for side in node.definition.sides for one in nodes if one.definition is side.source]
+            parts += [_edge(source, node, lefts, widths, tops) for source in sources]
     parts += [_box(node, lefts[node.depth], tops[node.definition.name], widths[node.depth]) for node in nodes]
     return "\n".join([*parts, "</svg>"])
 
 
 def _lines(node: Node) -> tuple[str, ...]:
     definition = node.definition
-    if isinstance(definition, Table):
-        return definition.name, sentence(definition)
-    return definition.name, groups(definition), reducers(definition)
+    return definition.name, *box_parts(definition)
 
 
 def _width(node: Node) -> float:

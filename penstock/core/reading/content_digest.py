@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cache import canonical, encode_key, record_key, unseal
 from penstock.core.schema import TableSchema, described_view
 from penstock.gateway import StoredLine, document_of, forgettable, key_value, unwrap
+from penstock.join import side_digest
 from penstock.mapreduce import (
     FunctionMapper,
     Groups,
@@ -54,8 +55,12 @@ def _digest_of(snap: Snapshot, app: App) -> str:
             total.update(canonical([name, "trees"]))
             for key, row in _folding(snap, view, view.reduce, app).nodes(reader):
                 total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
-        if isinstance(view.mapper, FunctionMapper) and view.chained:
+        if isinstance(view.mapper, FunctionMapper) and view.of_rows:
             total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
+    for name, join in sorted((name, schema.join(name)) for name in schema.joins):
+        for side, index in zip(join.sides, join.indexes, strict=True):
+            total.update(canonical([name, side.side, "entries"]))
+            total.update(side_digest(index, snap.reader()).to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
 
 

@@ -28,6 +28,7 @@ from penstock.core.reading.visibility import read_spans, saved_position
 from penstock.core.reading.why_answers import why_of
 from penstock.core.schema import Schema
 from penstock.gateway import TableReader, TableReading
+from penstock.join import StoredJoin
 from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered
 from penstock.views import Contribution, Position, Progress, ViewReader, position_text
@@ -163,7 +164,8 @@ class Snapshot:
         found = self._views.get(name)
         if found is None:
             node = self._schema.view(name, self.reader())
-            source = self._schema.views.get(node.view.source.name)
+            parent = node.view.source.name
+            source = self._schema.join(parent) if parent in self._schema.joins else self._schema.views.get(parent)
             found = self._views[name] = ViewReader(
                 name,
                 self.reader,
@@ -181,7 +183,7 @@ class Snapshot:
         return naming(lambda: database_labels(self._schema.catalog))
 
     def _why(
-        self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+        self, view: ViewNode, source: ViewNode | StoredJoin | None, groups: Sequence[bytes], progress: Progress | None
     ) -> list[list[Contribution]]:
         as_of = self.as_of(view.name)
         if as_of is not None and not view.keeps:

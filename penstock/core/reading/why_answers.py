@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import Reader, StoreDamaged, decode_key, is_long, record_key, stored_key
+from penstock.cache import Reader, StoreDamaged, decode_key, encode_key, is_long, record_key, stored_key
 from penstock.gateway import LineBlock, TableReader, TableReading, unwrap
+from penstock.join import StoredJoin, row_documents, row_keys
 from penstock.mapreduce import (
     ContributionShape,
     EmissionSearch,
@@ -27,9 +28,12 @@ from penstock.mapreduce import (
     held_db,
     stored_contributions,
 )
-from penstock.views import Contribution, ContributionDocuments, FieldMap, Progress, Row, View, ViewReader
+from penstock.views import Contribution, ContributionDocuments, FieldMap, Join, Progress, Row, View, ViewReader
 
 _BLOCK = 1 << 12  # rows that are in memory at once
+
+
+Parent = ViewNode | StoredJoin
 
 
 class Reading(Protocol):
@@ -53,9 +57,9 @@ class Reading(Protocol):
 
 
 def why_of(
-    snap: Reading, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+    snap: Reading, view: ViewNode, source: Parent | None, groups: Sequence[bytes], progress: Progress | None
 ) -> list[list[Contribution]]:
-    """Return the contributions to these groups of a view; `source` is its parent view, None for a table."""
+    """Return the contributions to these groups of a view; `source` is its parent view or join, None for a table."""
     distinct = list(dict.fromkeys(groups))
     if view.keeps:
         found = stored_contributions(view, snap.reader(), distinct)
@@ -78,10 +82,22 @@ def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Co
 
 def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
     """Return the function that reads the documents of a view."""
-    name = view.source.name
-    if not isinstance(view.source, View):
+    name, source = view.source.name, view.source
+    if isinstance(source, Join):
+        return lambda keys: joined_rows(snap, source, keys)
+    if not isinstance(source, View):
         return lambda keys: snap.table(name).get_many(keys)
     return lambda keys: list(map(Row, keys, snap.view(name).get_many(keys)))
+
+
+def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
+    """Return the rows of a join with these keys, from the documents of its sides."""
+    parts = [
+        snap.table(side.source.name).get_many([key[i] for key in keys]) if keys else []
+        for i, side in enumerate(join.sides)
+    ]
+    names = [side.name for side in join.sides]
+    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
 def _held_among(reader: Reader, view: int, keys: Sequence[bytes]) -> frozenset[bytes]:
@@ -106,13 +122,15 @@ class _Scan:
         self._progress = progress
         self._found: list[list[Found]] = [[] for _ in groups]
 
-    def found(self, source: ViewNode | None) -> list[list[Found]]:
+    def found(self, source: Parent | None) -> list[list[Found]]:
         """Return the contributions by group, in any order."""
         view = self._view
         if isinstance(view.view.map, FieldMap):
             search = FieldSearch(view.view, view.view.map, self._groups)
             if source is None:
                 self._documents(search, self._snap.log(view.view.source.name))
+            elif isinstance(source, StoredJoin):
+                self._joined_rows(search, source)
             else:
                 self._rows(search, source)
             self._held()
@@ -161,6 +179,13 @@ class _Scan:
             done += len(block)
             self._tell(done, total)
 
+    def _joined_rows(self, search: FieldSearch, source: StoredJoin) -> None:
+        """Search the rows of a join."""
+        for rows in source.rows(self._reader):
+            keys = list(map(encode_key, row_keys(rows)))
+            hits = search.in_dicts(row_documents(source.sides, rows))
+            self._take(hits, [keys[hit.place] for hit in hits])
+
     def _held(self) -> None:
         """Add the last good emissions of held documents."""
         places = {group: i for i, group in enumerate(self._groups)}
@@ -185,7 +210,7 @@ class _Scan:
             first = segment.base if first is None else first
             self._tell(segment.base + len(segment) - first, table.tail - first)
 
-    def _row_emissions(self, search: EmissionSearch, source: ViewNode) -> None:
+    def _row_emissions(self, search: EmissionSearch, source: Parent) -> None:
         db = emissions_db(self._view.number)
         total = self._reader.count(db)
         for done, (key, row) in enumerate(self._reader.scan(db), 1):
@@ -195,10 +220,12 @@ class _Scan:
             if done % _BLOCK == 0 or done == total:
                 self._tell(done, total)
 
-    def _whole(self, source: ViewNode, key: bytes) -> bytes:
-        """Return the whole encoding of a parent group from its stored key."""
+    def _whole(self, source: Parent, key: bytes) -> bytes:
+        """Return the whole encoding of a parent group, or of the key of a joined row, from its stored key."""
         if not is_long(key):
             return key
+        if isinstance(source, StoredJoin):
+            return encode_key(source.documents(self._reader, {key})[key][0])
         row = self._reader.get_many(source.reduce.db, [key])[0]
         if row is None:
             raise StoreDamaged(source.reduce.db, key)

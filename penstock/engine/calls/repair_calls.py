@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.cache import ArgumentKind, PenstockError, checked, encode_key
+from penstock.cache import ArgumentKind, DefinitionError, PenstockError, checked, encode_key
 from penstock.engine.calls.protocol import EngineStore
 from penstock.recovery import (
     Check,
@@ -27,7 +27,7 @@ from penstock.recovery import (
     listed,
     posted,
 )
-from penstock.views import Progress, Table
+from penstock.views import Join, Progress, View
 
 __all__ = ["RepairCalls"]
 
@@ -151,10 +151,14 @@ class RepairCalls(ABC):
         state = self.store.state
         state.must_be_writable()
         definition = state.app.lookup(name)
+        if isinstance(definition, Join) and key_or_group is not None:
+            raise DefinitionError(f"the join {name!r} has no groups; write restate({name!r}), or name a view on it")
         asked = None if key_or_group is None else encode_key(key_or_group)
         with self._alone():
             repair = Restatement(self.store.site(), progress)
-            if not isinstance(definition, Table):
+            if isinstance(definition, Join):
+                repair.join(name)
+            elif isinstance(definition, View):
                 repair.complete(name)
                 repair.view(name, None if asked is None else [asked])
             elif asked is not None:

@@ -101,7 +101,7 @@ class Decoder:
             return self._columns_of(field_block(fields, len(lines)), keys, False, {})
         parts: list[DecodedColumns] = []
         for a in range(0, len(lines), BLOCK):
-            block, bad = self._block(lines[a : a + BLOCK], whole, keys)
+            block, bad = self._block(lines[a : a + BLOCK], whole or self._plan.whole, keys)
             parts.append(self._columns_of(block, keys, whole, bad))
         return join_columns(parts) if parts else self.of_dicts([], keys, tell)
 

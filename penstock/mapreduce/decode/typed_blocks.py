@@ -143,6 +143,8 @@ def _values_of(docs: Sequence[Any], path: Path) -> list[Any]:
             return [d[name] for d in docs]
         except KeyError:
             return [d.get(name) for d in docs]
+    if not path:
+        return list(docs)
     above = _values_of(docs, path[:-1])
     if set(map(type, above)) == {tuple} and is_part(path[-1]):
         part = int(path[-1])

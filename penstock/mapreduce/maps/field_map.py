@@ -21,7 +21,19 @@ from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.maps.field_plan import cell_fields, filtered_reads, keeps_contributions, value_fields
 from penstock.mapreduce.maps.function_map import Hold
 from penstock.mapreduce.reducers.from_contributions import resolved
-from penstock.views import FieldForm, FieldMap, FilteredField, Key, Need, Path, View, Where, is_accumulator, reach
+from penstock.views import (
+    FieldForm,
+    FieldMap,
+    FilteredField,
+    Key,
+    Need,
+    Path,
+    SideView,
+    View,
+    Where,
+    is_accumulator,
+    reach,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -51,6 +63,9 @@ class FieldMapper:
     def __init__(self, view: View, fields: FieldMap) -> None:
         self.name = view.name
         self.fields = fields
+        self._groups_by = f"view {view.name!r} groups by"
+        if isinstance(view, SideView):
+            self._groups_by = f"join {view.join!r} matches side {view.side!r} by"
         self.inputs: dict[Path | None, Path] = {}  # by the field that is read of a value
         self.numbers: dict[Path, None] = {}
         self.filtered: dict[Path, FilteredField] = {}  # by the filtered field that contributions carry
@@ -149,7 +164,7 @@ class FieldMapper:
             try:
                 encode_key(group)
             except (KeyKind, KeyTooLong) as error:
-                return Hold(f"view {self.name!r} groups by {'.'.join(path)!r}: {error}")
+                return Hold(f"{self._groups_by} {'.'.join(path)!r}: {error}")
         for own in (*(FilteredField(path, None) for path in self.numbers), *self.filtered_numbers):
             if Column.of([own.of(document)]).kinds()[0] == LaneKind.OTHER:
                 path, kind, wanted = own.field or (), "number", "an int, a float, a Decimal or null"

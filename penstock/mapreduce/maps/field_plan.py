@@ -24,6 +24,7 @@ from penstock.views import (
     Key,
     Need,
     Path,
+    SideView,
     View,
     Where,
     filtered_of,
@@ -49,6 +50,11 @@ class FieldPlan:
     wheres: tuple[Where, ...]
     functions: bool
     paths: tuple[Path, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Return True if a view reads whole documents as values."""
+        return () in self.inputs
 
     @classmethod
     def of(cls, key: Key, ts: Path | None, views: Iterable[View]) -> FieldPlan:
@@ -98,6 +104,8 @@ def value_fields(view: View) -> tuple[Path | None, ...]:
 
     Kept contributions carry all plain fields of filtered ones. Others carry the filtered fields alone.
     """
+    if isinstance(view, SideView):
+        return view.projection
     fields: dict[Path | None, None] = {}
     kept = keeps_contributions(view)
     for field in _all_fields(view):

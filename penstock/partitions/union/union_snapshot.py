@@ -17,6 +17,7 @@ from penstock.cache import Closed, MergedReader, PenstockError, Reader, checked,
 from penstock.core import Catalog, DocumentFacts, Snapshot, StateRow
 from penstock.core import Passed as PartitionedProgress
 from penstock.gateway import PartitionedTable, TableReader, TableReading
+from penstock.join import StoredJoin
 from penstock.mapreduce import KeyRanges, ViewNode
 from penstock.recovery import first_delayed, numbers_of, unconfirmed_batches
 from penstock.spout import Remembered
@@ -153,7 +154,7 @@ class PartitionedSnapshot(Snapshot):
         return owners
 
     def _why(
-        self, view: ViewNode, source: ViewNode | None, groups: Sequence[bytes], progress: Progress | None
+        self, view: ViewNode, source: ViewNode | StoredJoin | None, groups: Sequence[bytes], progress: Progress | None
     ) -> list[list[Contribution]]:
         """Return the contributions of groups; a view that stores none scans the documents of each partition."""
         if view.keeps or source is not None:

@@ -14,13 +14,13 @@ from itertools import chain, groupby, islice
 from typing import Any
 
 from penstock.cache import Store, decode_key, encode_key, pack, stored_key, unpack, value_text
-from penstock.core import Snapshot
+from penstock.core import Snapshot, joined_rows
 from penstock.gateway import document_of, unwrap
 from penstock.mapreduce import IndexReduce, ViewNode, same_result
 from penstock.recovery.oracle.plain_values import rank
 from penstock.recovery.oracle.plain_views import recomputed, recomputed_large
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in
-from penstock.views import ABSENT, Row, Table
+from penstock.views import ABSENT, Join, Row, Table
 
 _DB = "judged"
 _BLOCK = 1 << 10
@@ -129,6 +129,8 @@ def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
     """Read documents of a table, or rows of a view, with their keys, and the ts if the view reads it."""
     source, asked = view.view.source, list(map(decode_key, keys))
     nothing: list[Any] = [None] * len(asked)
+    if isinstance(source, Join):
+        return list(zip(asked, joined_rows(snap, source, asked), nothing, strict=True))
     if not isinstance(source, Table):
         return list(zip(asked, snap.view(source.name).get_many(asked), nothing, strict=True))
     documents = snap.table(source.name)

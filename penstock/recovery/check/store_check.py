@@ -8,7 +8,7 @@ in a snapshot of its own, so no snapshot retains old pages for long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from penstock.cache import (
 )
 from penstock.core import PageReport, Snapshot, database_labels, walk
 from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_lines_db, repeated_db, unwrap
+from penstock.join import check_side
 from penstock.mapreduce import (
     FEED,
     FunctionMapper,
@@ -46,12 +47,15 @@ from penstock.mapreduce import (
     held_db,
     resting_db,
 )
+from penstock.recovery.check.emission_differences import differing
+from penstock.recovery.check.joined_rows_check import joined_documents, joined_emissions
 from penstock.recovery.check.oracle_comparison import judged
 from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
-from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
+from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.recovery.repair.restatement import Restatement
-from penstock.views import Progress, Row, Table
+from penstock.recovery.repair.side_repair import differing_entries
+from penstock.views import Join, Progress, Row, Table, side_views
 
 _BLOCK = 1 << 10
 
@@ -77,6 +81,9 @@ class Check:
             return Checked(damaged=tuple(self._damaged))
         for table in self._site.app.tables():
             self._step(partial(self._table, table))
+        for join in self._site.app.joins():
+            for side in side_views(join):
+                self._step(partial(self._side, join.name, side.side))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
         views = [view.name for view in self._site.app.views()]
         if self._repair.fix:  # a view is counted with the held documents of other views
@@ -281,6 +288,30 @@ class Check:
         if self._progress is not None:
             self._progress(min(done, total), total)
 
+    # -- the sides of joins
+
+    def _side(self, join: str, side: str) -> None:
+        """Compare the index of a side with the documents; if the check fixes faults, make it anew."""
+        with self._site.snapshot() as snap:
+            stored = snap.schema.join(join)
+            index = next(own for view, own in zip(stored.sides, stored.indexes, strict=True) if view.side == side)
+            self._damaged += [f"join {join!r}, side {side!r}: {fault}" for fault in check_side(index, snap.reader())]
+            wrong = differing_entries(snap, join, side)
+            number = snap.schema.catalog.entries[f"{join}:{side}"].number
+            held = sum(1 for _ in self._checked(snap.reader(), held_db(number)))
+            if held:
+                self._held[join] = self._held.get(join, 0) + held
+        if not wrong:
+            return
+        if self._repair.fix:
+            self._repair.step(0, "replace_entries", join, side)
+            self._anew.append(f"join {join!r}, side {side!r}, {wrong} entries of its index")
+        else:
+            self._damaged.append(
+                f"join {join!r}, side {side!r}: {wrong} entries of its index differ from the documents; run `penstock "
+                "check --fix`"
+            )
+
     # -- what is counted apart
 
     def _counted(self, name: str) -> None:
@@ -295,7 +326,7 @@ class Check:
                 for _ in self._checked(reader, resting_db(view.number)):
                     pass
                 if isinstance(view.mapper, FunctionMapper):
-                    different += (self._row_emissions if view.chained else self._table_emissions)(part, view, unsure)
+                    different += self._emissions_of(view)(part, view, unsure)
             if held:
                 self._held[view.name] = held
             if different:
@@ -304,10 +335,22 @@ class Check:
             if not (wrong or view.building):
                 self._judge(snap, view, unsure)
 
+    def _emissions_of(self, view: ViewNode) -> Callable[[Snapshot, ViewNode, set[bytes]], int]:
+        """Return the method that compares the remembered emissions of a function view with its map."""
+        if isinstance(view.view.source, Join):
+            return joined_emissions
+        return self._row_emissions if view.chained else self._table_emissions
+
     def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
         """Compare the results with an independent recomputation."""
         source = view.view.source.name
-        documents = snap.view(source).items() if view.chained else snap.table(source).items()
+        documents: Iterable[tuple[Any, Any]] | None
+        if isinstance(view.view.source, Join):
+            documents = joined_documents(snap, view.view.source)
+            if documents is None:
+                return
+        else:
+            documents = snap.view(source).items() if view.chained else snap.table(source).items()
         with self._site.scratch(view.view.tables) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
 
@@ -329,7 +372,7 @@ class Check:
                 if not unwrap(line).absent:
                     docs.append(document_of(line))
                     remembered.append(emissions[at] if at < len(emissions) else [])
-            n += _differing(mapping, docs, remembered, unsure)
+            n += differing(mapping, docs, remembered, unsure)
         return n
 
     def _row_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
@@ -351,18 +394,5 @@ class Check:
                 groups = Groups()
                 remembered.append(view.remembered(snap.reader(), groups).emissions_in(key, row).pairs(0, groups))
                 docs.append(Row(decode_key(state.whole or key), source.codec.result(state)))
-            n += _differing(mapping, docs, remembered, unsure)
+            n += differing(mapping, docs, remembered, unsure)
         return n
-
-
-def _differing(mapping: FreshMap, docs: list[Any], remembered: list[Any], unsure: set[bytes]) -> int:
-    """Count documents that would now yield another emission, and add their groups to `unsure`.
-
-    The groups of documents whose map fails are added too; these documents count as held.
-    """
-    n = 0
-    for own, was in zip(mapping.pairs(docs), remembered, strict=True):
-        if own is None or not same_pairs(own, was):
-            unsure.update(group for group, _ in (*(own or ()), *was))
-            n += own is not None
-    return n

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.recovery.oracle.large_groups import large
 from penstock.recovery.oracle.plain_reducers import ReducerInput, check_value, result_of
 from penstock.recovery.oracle.plain_values import Rank, Refused, at, group_of, rank, sort_place, value_of
-from penstock.views import FieldMap, Path, ReduceFunction, Reducer, Row, Table, View
+from penstock.views import FieldMap, Path, ReduceFunction, Reducer, Row, View
 
 Moment = int | float | Fraction
 Reducing = Reducer | ReduceFunction
@@ -131,7 +131,7 @@ def emission(
 
     A caller that maps many documents passes the reducers' descriptions as `described`.
     """
-    chained = not isinstance(view.source, Table)
+    chained = isinstance(view.source, View)
     if isinstance(view.map, FieldMap):
         pairs = [
             (group_of(g), value) for g, value in _by_fields(view.map, {"key": key, "value": doc} if chained else doc)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import PenstockError, Reader, decode_key, received_document, unpack, unseal
+from penstock.cache import PenstockError, Reader, decode_key, received_document, stored_key, unpack, unseal
 from penstock.core import MOST_BYTES, emissions_text
 from penstock.gateway import Form, ReceivedRecord, RejectedRecord, key_value, read_rejects, rejects_from
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, resting_db
@@ -21,7 +21,7 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.views import Table
+from penstock.views import Join, SideView, Table
 
 if TYPE_CHECKING:
     from penstock.core import Snapshot
@@ -43,7 +43,7 @@ def listed(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
 def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
     if wanted.table is not None:
         snap.schema.table(wanted.table)
-    if wanted.view is not None:
+    if wanted.view is not None and wanted.view not in snap.schema.joins:
         snap.schema.view(wanted.view, snap.reader())
     if wanted.of_kind(QuarantineKind.RECORD):
         alone = len(snap.parts) == 1
@@ -52,7 +52,7 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
                 visible = snap.schema.tables.get(reject.table)
                 name = record_id(number, None if alone else i)
                 yield _record(name, reject, None if visible is None else visible.table)
-    views = views_of(snap.schema.views.values(), wanted)
+    views = views_of([*snap.schema.views.values(), *snap.schema.sides], wanted)
     if wanted.of_kind(QuarantineKind.DOCUMENT):
         for view in views:
             yield from _documents(snap, view, wanted)
@@ -60,12 +60,20 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
         for view in views:
             for key, whole, state in held_groups(snap.reader(), view, snap.state.held_groups.get(view.name, 0), wanted):
                 yield _group(view, key, whole, state)
+        for name, join in snap.schema.joins.items():
+            if wanted.view in (None, name) and (wanted.table is None or wanted.table in {t.name for t in join.tables}):
+                yield from _above_limit(snap, name, wanted)
 
 
 def views_of(views: Any, wanted: EntryFilter) -> list[ViewNode]:
     """Return the selected views."""
-    own = (node for node in views if wanted.view in (None, node.name))
+    own = (node for node in views if wanted.view in (None, shown_name(node)))
     return [node for node in own if wanted.table is None or wanted.table in {table.name for table in node.view.tables}]
+
+
+def shown_name(view: ViewNode) -> str:
+    """Return the name of a view, or of the join that a side belongs to."""
+    return view.view.join if isinstance(view.view, SideView) else view.name
 
 
 def table_names(view: ViewNode) -> str:
@@ -162,7 +170,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
                 QuarantineKind.DOCUMENT,
                 table_names(view),
                 hold.reason,
-                view=view.name,
+                view=shown_name(view),
                 key=decode_key(whole),
                 document=document,
                 told=emissions_text(view, pairs),
@@ -173,6 +181,9 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
 
 def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any]) -> list[Any]:
     """Return the documents with these keys; for a chained view, the parent rows in the form that maps see."""
+    if isinstance(view.view.source, Join):
+        found = snap.schema.join(view.view.source.name).documents(snap.reader(), set(stored))
+        return [found[key][1] if key in found else None for key in stored]
     source = snap.schema.views.get(view.view.source.name)
     if source is None:
         return snap.table(view.view.source.name).get_many(keys)
@@ -205,6 +216,22 @@ def held_groups(
             many -= 1
             if not many:
                 return
+
+
+def _above_limit(snap: Snapshot, name: str, wanted: EntryFilter) -> Iterator[Quarantined]:
+    """Yield the condition values of a join that have more rows than its limit."""
+    join = snap.schema.join(name)
+    one, other = (side.side for side in join.sides)
+    for own in join.limited(snap.reader()):
+        entry = group_id(name, stored_key(own.value))
+        if wanted.has(entry):
+            has = f"{own.left:,} documents of side {one!r} and {own.right:,} of {other!r}"
+            reason = (
+                f"it has {has}, and limit= allows {join.join.limit:,} rows; it returns once it has fewer, or define "
+                "the join with a greater limit= in a new store"
+            )
+            tables = ", ".join(table.name for table in join.join.tables)
+            yield Quarantined(entry, QuarantineKind.GROUP, tables, reason, view=name, key=decode_key(own.value))
 
 
 def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarantined:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer
-from penstock.core import MOST_BYTES
+from penstock.core import MOST_BYTES, retry_holds
 from penstock.gateway import (
     REJECTED,
     Outcome,
@@ -27,12 +27,11 @@ from penstock.gateway import (
     TableNode,
     counted,
     read_rejects,
-    refresh_view,
     release,
     rest,
     superseded,
 )
-from penstock.mapreduce import Holds, ViewNode, Writes, refresh_rows, rest_rows, resting_db
+from penstock.mapreduce import Holds, ViewNode, Writes, rest_rows, resting_db
 from penstock.recovery.quarantine.entries import (
     EntryFilter,
     Left,
@@ -169,7 +168,7 @@ class OneStoreRetries:
         """Return the selected views, each with the generation that readers see, if there is one."""
         visible = self._core.schema(reader).views
         out: list[tuple[ViewNode, ViewNode]] = []
-        for view in views_of(self._core.views.values(), wanted):
+        for view in views_of([*self._core.views.values(), *self._core.joins.sides.values()], wanted):
             seen = view if view.building is None else visible.get(view.name)
             if seen is not None:
                 out.append((view, seen))
@@ -260,21 +259,22 @@ class OneStoreRetries:
 
     def _tell_again(self, view: ViewNode, keys: Sequence[bytes]) -> Settled:
         def step(writer: Writer, writes: Writes, node: ViewNode, holds: Holds) -> list[bytes]:
-            if node.chained:
-                source = self._core.views[node.view.source.name]
-                return refresh_rows(node, source, writer, holds, writes)
-            return refresh_view(self._core.tables[node.view.source.name], node, writer, holds, writes)
+            return retry_holds(self._core, node, writer, holds, writes)
 
         return self._documents(view.name, keys, step, False)
 
     def _rest(self, view: ViewNode, keys: Sequence[bytes]) -> Settled:
         def step(writer: Writer, writes: Writes, node: ViewNode, holds: Holds) -> list[bytes]:
-            if node.chained:
+            if node.of_rows:
                 rest_rows(node, writer, holds, writes)
                 return list(holds)
             return rest(self._core.tables[node.view.source.name], node, writer, holds, writes)
 
         return self._documents(view.name, keys, step, True)
+
+    def _node(self, name: str) -> ViewNode:
+        """Return the node of a view, or of a side of a join."""
+        return self._core.views[name] if name in self._core.views else self._core.joins.sides[name]
 
     def _documents(
         self,
@@ -287,13 +287,13 @@ class OneStoreRetries:
         out = Settled()
         for a in range(0, len(keys), _DOCUMENTS):
             part = keys[a : a + _DOCUMENTS]
-            if self._core.views[view].building is not None:
+            if self._node(view).building is not None:
                 out += Settled.of_left([Left(document_id(view, key), _BUILT) for key in part])
                 self._tell(len(part))
                 continue
 
             def one(writer: Writer, writes: Writes, part: Sequence[bytes] = part) -> Settled:
-                node = self._core.views[view]
+                node = self._node(view)
                 holds = {key: (own.whole, own.hold) for key, own in node.remembered(writer).held(part).items()}
                 if not holds:
                     return Settled()
@@ -308,7 +308,7 @@ class OneStoreRetries:
 
     def _after(self, view: str, keys: Sequence[bytes], resting: bool, lost: Settled) -> Settled:
         """Count the documents that the view now accepts, or that rest. Report the others with their reasons."""
-        node = self._core.views[view]
+        node = self._node(view)
         gone = {own.id for own in lost.why}
         keys = [key for key in keys if document_id(view, key) not in gone]
         with self._core.store.read() as reader:

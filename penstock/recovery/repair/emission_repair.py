@@ -32,8 +32,8 @@ from penstock.cache import (
     stored_key,
     unseal,
 )
-from penstock.core import Snapshot, database_labels
-from penstock.gateway import document_of, key_of, refresh_view, unwrap
+from penstock.core import Snapshot, database_labels, retry_holds
+from penstock.gateway import document_of, key_of, unwrap
 from penstock.mapreduce import (
     Emissions,
     Groups,
@@ -46,11 +46,10 @@ from penstock.mapreduce import (
     entries_of,
     held_db,
     held_row,
-    refresh_rows,
     resting_db,
 )
 from penstock.recovery.repair.fresh_map import FreshMap
-from penstock.views import Row, Table
+from penstock.views import Join, Row, Table
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -105,10 +104,7 @@ def repair_emissions(core: Core, name: str, amend: Amend, forget: Callable[[], o
         def ask(writer: Writer, writes: Writes, part: Sequence[bytes] = keys[a : a + _STEP]) -> None:
             node = core.views[name]
             holds = {key: lesson.again[key] for key in part}
-            if node.chained:
-                refresh_rows(node, core.views[node.view.source.name], writer, holds, writes)
-            else:
-                refresh_view(core.tables[node.view.source.name], node, writer, holds, writes)
+            retry_holds(core, node, writer, holds, writes)
             writes.changed = True
 
         amend(ask)
@@ -167,7 +163,7 @@ class _ReplacementRows:
         groups: set[bytes] = set()
         if kind == "told":
             self._rows.append(
-                _NewRow(db, key, row, (self._of_rows if self._view.chained else self._of_table)(key, groups))
+                _NewRow(db, key, row, (self._of_rows if self._view.of_rows else self._of_table)(key, groups))
             )
         elif kind == "held":
             self._rows.append(_NewRow(db, key, row, self._held(key, groups)))
@@ -308,6 +304,9 @@ class _ReplacementRows:
         return self._view.remembered(self._snap.reader(), Groups()).yielded(place, at) or []
 
     def _source_row(self, key: bytes) -> Row | None:
+        if isinstance(self._view.view.source, Join):
+            found = self._snap.schema.join(self._view.view.source.name).documents(self._snap.reader(), {key})
+            return Row(*found[key]) if key in found else None
         source = self._core.views[self._view.view.source.name]
         [row] = self._snap.reader().get_many(source.reduce.db, [key])
         if row is None:

@@ -19,7 +19,7 @@ from penstock.mapreduce import (
     Writes,
     rows_db,
 )
-from penstock.views import ABSENT
+from penstock.views import ABSENT, Join
 
 __all__ = ["forget", "gone_of", "remembered_emission", "results_of_groups"]
 
@@ -29,7 +29,7 @@ def forget(node: ViewNode, keys: Sequence[bytes], reader: Reader, writes: Writes
     if not keys:
         return
     held = node.remembered(reader).held(keys)
-    if node.chained:
+    if node.of_rows:
         named = [(key, held[key][0] if key in held else key) for key in keys]
         # Nothing else names a group that is too long to be stored whole.
         known = [
@@ -54,7 +54,10 @@ def _group(whole: bytes) -> Any:
 def gone_of(snap: Snapshot, node: ViewNode, db: str, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
     """Return the keys of these remembered or held rows whose document or parent row is gone."""
     keys = [key for key, _ in rows]
-    if node.chained:
+    if isinstance(node.view.source, Join):
+        present = snap.schema.join(node.view.source.name).documents(snap.reader(), set(keys))
+        exists = [key in present for key in keys]
+    elif node.chained:
         source = rows_db(snap.schema.views[node.view.source.name].number)
         exists = [row is not None for row in snap.reader().get_many(source, keys)]
     else:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.cache import MemoryStore, Store, StoreDamaged, Writer, is_long, read_mark
 from penstock.core import Catalog, Passed, Snapshot
 from penstock.mapreduce import Contributions, FeedChanges, IndexReduce, ViewNode, Writes
-from penstock.recovery.repair.document_scan import DocumentScan
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
+from penstock.recovery.repair.join_scan import JoinScan
 from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, hearing
 from penstock.recovery.repair.repair_errors import RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.scratch_store import folder_store
 from penstock.recovery.repair_report import Repaired
-from penstock.views import App, Progress, Table, View
+from penstock.views import App, Join, Progress, Table, View
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -246,9 +246,11 @@ def scanned(
     source, passed = names.view.source, Passed(len(snap.parts), progress)
     unreadable: list[bytes] = []
     for i, part in enumerate(snap.parts):
-        scan = DocumentScan(names.node, lambda: names.spaces, names.most, part.reader(), snap.reader(), passed.of(i))
+        scan = JoinScan(names.node, lambda: names.spaces, names.most, part.reader(), snap.reader(), passed.of(i))
         if isinstance(source, Table):
             found = scan.of_table(source, part.log(source.name))
+        elif isinstance(source, Join):
+            found = scan.of_join(part.schema.join(source.name))
         else:
             found = scan.of_rows(views[source.name])
         for contributions in found:

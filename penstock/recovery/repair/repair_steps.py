@@ -23,6 +23,7 @@ from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement
 from penstock.recovery.repair.rebuilt_view import Shadow
 from penstock.recovery.repair.remembered_emissions import forget, gone_of, remembered_emission
+from penstock.recovery.repair.side_repair import replace_entries
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Row
 
@@ -102,10 +103,14 @@ class RepairSteps:
             with Snapshot(self._core) as snap:  # nothing was written since
                 still = gone_of(snap, node, db, [(key, row) for key, row in found if row is not None])
             forget(node, still, writer, writes)
-            if still and not node.chained:
+            if still and not node.of_rows:
                 writes.after.append(self._core.tables[node.view.source.name].forget)
 
         self._amend(step)
+
+    def replace_entries(self, join: str, side: str) -> None:
+        """Replace the entries of a side's index that differ from the documents."""
+        self._amend(lambda writer, writes: replace_entries(self._core, writer, join, side, writes))
 
     def refresh_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Map changed parent rows again, if the view holds them or their remembered emissions differ.
@@ -213,6 +218,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "repair_missing_emissions": RepairSteps.repair_missing_emissions,
     "forget": RepairSteps.forget,
     "refresh_rows": RepairSteps.refresh_rows,
+    "replace_entries": RepairSteps.replace_entries,
     "refresh_documents": RepairSteps.refresh_documents,
     "release": RepairSteps.release,
     "complete": RepairSteps.complete,

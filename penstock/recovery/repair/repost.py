@@ -71,6 +71,7 @@ class Repost:
         for place, keys in where.items():
             for a in range(0, len(keys), STEP):
                 self._repair.step(place, "refresh_documents", table, keys[a : a + STEP])
+        self._repair.joins_of(table)
 
     def restate(self, table: str, keys: Sequence[Any]) -> None:
         """Repair the groups of the remembered emissions of the documents with these keys."""
@@ -82,6 +83,7 @@ class Repost:
                     asked.setdefault(state.view, set()).update(encode_key(group) for group, _ in state.pairs)
         for view, groups in asked.items():
             self._repair.view(view, sorted(groups))
+        self._repair.joins_of(table)
 
     def _look(self, table: str, values: Sequence[PostedValue]) -> tuple[dict[str, set[bytes]], list[bytes]]:
         """Return the groups to repair by view, and the keys of documents to restate."""

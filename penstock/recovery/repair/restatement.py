@@ -23,6 +23,7 @@ from penstock.recovery.repair.remembered_emissions import gone_of, remembered_em
 from penstock.recovery.repair.repair_errors import NotComplete, RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
+from penstock.recovery.repair.side_repair import differing_entries
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Progress, Row
 
@@ -104,6 +105,24 @@ class Restatement:
             for child in [node.name for node in self.site.views.values() if node.view.source.name == name]:
                 self._follow(child, moved)
 
+    def join(self, name: str) -> None:
+        """Repair the indexes of a join's sides, and then the views on it."""
+        for node in self.site.app.joins():
+            for side in node.sides if node.name == name else ():
+                with self.site.snapshot() as snap:
+                    wrong = differing_entries(snap, name, side.name)
+                if wrong and self.fix:
+                    self.step(0, "replace_entries", name, side.name)
+                    self.anew.append(f"join {name!r}, side {side.name!r}, {wrong} entries of its index")
+        for view in [view.name for view in self.site.views.values() if view.view.source.name == name]:
+            self.view(view, None)
+
+    def joins_of(self, table: str) -> None:
+        """Repair the joins that read a table, as wholes: nothing names the rows that one document may have left."""
+        for join in self.site.app.joins():
+            if table in {own.name for own in join.tables}:
+                self.join(join.name)
+
     def _on_wrong_rows(self, name: str) -> bool:
         """Return True if the parent rows of a view are wrong: they must be repaired before it can be compared."""
         source = self.site.views[name].view.source.name
@@ -137,7 +156,7 @@ class Restatement:
             for where, groups in self.step(place, "relearn", name):
                 self._repaired_emissions.setdefault(name, []).append(RepairedEmission(where, groups))
         node = self.site.views[name]
-        if isinstance(node.mapper, FunctionMapper) and not node.chained:
+        if isinstance(node.mapper, FunctionMapper) and not node.of_rows:
             for place in self.reindexed(node.view.source.name):
                 self._repair_missing_emissions(name, place)
 
@@ -214,7 +233,7 @@ class Restatement:
         """Forget the remembered emissions and holds of documents or parent rows that are gone."""
         node = self.site.views[name]
         dbs = [held_db(node.number)]
-        if node.chained and isinstance(node.mapper, FunctionMapper):
+        if node.of_rows and isinstance(node.mapper, FunctionMapper):
             dbs.append(emissions_db(node.number))
         for place, db in product(range(self.site.places), dbs):
             start: bytes | None = b""

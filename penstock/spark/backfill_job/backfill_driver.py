@@ -49,7 +49,7 @@ from penstock.spark.backfill_job.table_inputs import TableInput, table_input
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.task_messages import JobPlan, TablePlan, TaskReport
-from penstock.views import App, Position, Table, View
+from penstock.views import App, Position, Table, View, check_unjoined
 
 __all__ = ["Backfilled", "backfill"]
 
@@ -126,6 +126,7 @@ def backfill(
     if not given:
         raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
     wanted = {app.table_of(name): source for name, source in given.items()}
+    check_unjoined(app.joins(), "a backfill", "fill the store with `penstock load` instead", given if refill else None)
     began = time.monotonic()
     spark = session(master) if spark is None else spark
     awake(spark)

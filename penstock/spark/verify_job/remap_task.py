@@ -98,6 +98,7 @@ class RemapTask:
         if isinstance(definition, Table):
             steps = _of_table(snap, definition, asked, span, facts)
         else:
+            assert isinstance(definition, View), "apps with joins are refused"
             steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
         for _ in steps:
             if facts.full:

@@ -42,9 +42,12 @@ from penstock.spark.verify_job.tallies import Tally, folded
 from penstock.views import (
     ABSENT,
     App,
+    Join,
     Position,
+    Source,
     Table,
     View,
+    check_unjoined,
     difference,
     position_text,
     stored_definition,
@@ -123,6 +126,9 @@ def verify(
     ps.spark.verify(app, "state").wrong
     """
     tell = progress or _nobody
+    for name in views or [view.name for view in app.views()]:
+        joined = [join for join in app.joins() if _is_below(join, app.view_of(name))]
+        check_unjoined(joined, f"a verification of view {name!r}", "name other views, and run `penstock check` for it")
     with _copy(app, os.path.abspath(store), snapshot, tell) as path:
         spark = session(master) if spark is None else spark
         with open_engine(app, path, readonly=True) as engine:
@@ -144,6 +150,11 @@ def verify(
                 group = one.group[0] if app.view_of(one.view).index else one.group
                 out.repaired += writing.restate(one.view, group)
     return out
+
+
+def _is_below(join: Join, source: Source) -> bool:
+    """Return True if a view is on a join, or on a view that is on it."""
+    return source is join or (isinstance(source, View) and _is_below(join, source.source))
 
 
 def _nobody(what: str, done: int, total: int) -> None:

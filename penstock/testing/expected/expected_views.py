@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.recovery import Rank, RecomputedView, recomputed
+from penstock.recovery import Rank, RecomputedJoin, RecomputedView, joined, recomputed
 from penstock.spout import Record
 from penstock.testing.expected.winning_versions import ExpectedDocuments
-from penstock.views import App, Table, View
+from penstock.views import App, Join, Source, Table, View
 
 
 class Oracle:
@@ -59,10 +59,24 @@ class Oracle:
     def view(self, name: str) -> RecomputedView:
         """Recompute a view, after the views that it is chained to."""
         view = self.app.view_of(name)
-        return self.over(view, [] if isinstance(view.source, Table) else self.view(view.source.name).sorted())
+        return self.over(view, self.view(view.source.name).sorted() if isinstance(view.source, View) else [])
+
+    def joined(self, join: Join) -> RecomputedJoin:
+        """Recompute a join, after the views and joins that are its sides."""
+        return joined(join, {side.name: self._documents(side.source) for side in join.sides})
+
+    def _documents(self, source: Source) -> list[tuple[Any, Any]]:
+        """Return the documents of a side by key."""
+        if isinstance(source, Join):
+            return list(self.joined(source).rows)
+        if isinstance(source, View):
+            return [(key, {"key": key, "value": value}) for key, value in self.view(source.name).sorted()]
+        return list(self.tables[source.name].living())
 
     def over(self, view: View, rows: Iterable[tuple[Any, Any]]) -> RecomputedView:
         """Recompute a view over the documents of its table, or over these rows of its parent view."""
+        if isinstance(view.source, Join):
+            return recomputed(view, self.joined(view.source).rows)
         if not isinstance(view.source, Table):
             return recomputed(view, rows)
         documents = self.tables[view.source.name]

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.engine import Snapshot
 from penstock.recovery import identity
 from penstock.testing.simulator.checks import Finding
-from penstock.views import App, DeliveryMode, Source, Table
+from penstock.views import App, DeliveryMode, Source, Table, View
 
 
 class Frozen:
@@ -71,6 +71,7 @@ def with_production(app: App, production: DeliveryMode) -> App:
         if isinstance(definition, Table):
             made[name] = out.add(replace(definition, app=out, order=out.size))
             continue
+        assert isinstance(definition, View), "apps of the simulator have no joins"
         source = made[definition.source.name]
         own = replace(definition, app=out, order=out.size, source=source)
         if isinstance(source, Table):
@@ -91,7 +92,7 @@ def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()
         definition = app.lookup(name)
         if isinstance(definition, Table):
             made[name] = out.add(replace(definition, app=out, order=out.size))
-        elif name not in without and definition.source.name in made:
+        elif isinstance(definition, View) and name not in without and definition.source.name in made:
             sources = definition.sources != (name in again)
             source = made[definition.source.name]
             made[name] = out.add(replace(definition, app=out, order=out.size, source=source, sources=sources))

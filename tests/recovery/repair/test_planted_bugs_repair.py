@@ -136,7 +136,7 @@ BUGS = [
     Planted(
         Bug(
             "a check doesn't see what functions would yield now",
-            "recovery.check.store_check:_differing",
+            "recovery.check.emission_differences:differing",
             "not same_pairs(own, was)",
             "False",
         ),

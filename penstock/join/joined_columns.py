@@ -1,0 +1,122 @@
+"""Joined rows as columns and as dicts, from the projections of their sides.
+
+A column is made for the entries of a side, and then taken by row. So a value that many rows share is converted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import decode_key, encode_key
+from penstock.join.joined_rows import JoinedRows
+from penstock.join.side_entries import Entries, Ints, Mask
+from penstock.mapreduce import Codes, Column, FieldPlan, SourceKeys, Spaces, condition, group_codes
+from penstock.views import Key, Path, SideView, Where, reach
+
+__all__ = ["RowColumns", "row_documents", "row_keys", "selected"]
+
+
+class RowColumns:
+    """The columns of joined rows that field views read."""
+
+    def __init__(self, sides: Sequence[SideView], rows: JoinedRows) -> None:
+        self.n = int(rows.i.size)
+        parts = zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=True)
+        self._sides = {side.side: (side.projection, entries, index) for side, entries, index in parts}
+        self._known: dict[Path, Column] = {}
+
+    def entries_of(self, path: Path) -> tuple[Column, Ints]:
+        """Return the values at a path for the entries of its side, and the entry of each row."""
+        projection, entries, index = self._sides[path[0]]
+        column = self._known.get(path)
+        if column is None:
+            column = self._known[path] = _field(projection, entries, path[1:])
+        return column, index
+
+    def column(self, path: Path) -> Column:
+        """Return the values at a path."""
+        column, index = self.entries_of(path)
+        return column.take(index)
+
+    def mask(self, where: Where) -> Mask:
+        """Mark the rows that a condition selects."""
+        return condition(where, lambda path: self.column(path).values(), self.n)
+
+
+class ViewColumns:
+    """The columns of joined rows for one view, in the group codes of its dictionaries."""
+
+    def __init__(self, plan: FieldPlan, spaces: Spaces, rows: RowColumns) -> None:
+        parts: dict[Path, Codes] = {}
+        for path in plan.group_paths:
+            column, index = rows.entries_of(path)
+            values = column.values()
+            parts[path] = group_codes(values, len(values), spaces.part(path), False)[index]
+        self.codes: dict[Key, Codes] = {key: spaces.codes(key, parts, rows.n) for key in plan.groups}
+        self.inputs = {path: rows.column(path) for path in plan.inputs}
+        self.where: dict[Where, NDArray[np.bool_]] = {where: rows.mask(where) for where in plan.wheres}
+
+
+def _field(projection: Sequence[Path], entries: Entries, path: Path) -> Column:
+    """Return the values at a path of a side. A projected path may lead to a map that has it."""
+    if path in projection:
+        return entries.column(projection.index(path))
+    place = next(i for i, own in enumerate(projection) if path[: len(own)] == own)
+    below = path[len(projection[place]) :]
+    return Column.of([reach(value, below) for value in entries.column(place).values()])
+
+
+def selected(sides: Sequence[SideView], rows: JoinedRows, where: Where | None) -> JoinedRows:
+    """Return the joined rows that the condition of the join selects."""
+    if where is None:
+        return rows
+    keep = RowColumns(sides, rows).mask(where)
+    return rows if keep.all() else JoinedRows(rows.plus, rows.left, rows.i[keep], rows.right, rows.j[keep])
+
+
+def row_keys(rows: JoinedRows) -> list[tuple[Any, Any]]:
+    """Return the key of each row: the keys of its documents, in the order of the sides."""
+    left, right = (_keys(entries) for entries in (rows.left, rows.right))
+    return [(left[i], right[j]) for i, j in zip(rows.i.tolist(), rows.j.tolist(), strict=True)]
+
+
+def row_sources(rows: JoinedRows) -> SourceKeys:
+    """Return the keys of the rows as sources of contributions."""
+    text = np.empty(rows.i.size, object)
+    text[:] = list(map(encode_key, row_keys(rows)))
+    return SourceKeys(np.zeros(rows.i.size, np.int64), text)
+
+
+def _keys(entries: Entries) -> list[Any]:
+    own = entries.keys()
+    texts: Iterable[bytes | None] = [None] * len(entries) if own.text is None else own.text.tolist()
+    return [lane if text is None else decode_key(text) for lane, text in zip(own.lane.tolist(), texts, strict=True)]
+
+
+def row_documents(sides: Sequence[SideView], rows: JoinedRows) -> list[dict[str, Any]]:
+    """Return each row as a dict by side, with the projected fields. Rows share the documents of their entries."""
+    parts = [
+        _documents(side.projection, entries.take(index))
+        for side, entries, index in zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=True)
+    ]
+    names = [side.side for side in sides]
+    return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _documents(projection: Sequence[Path], entries: Entries) -> list[Any]:
+    if projection == ((),):
+        return entries.column(0).values()
+    out: list[dict[str, Any]] = [{} for _ in range(len(entries))]
+    for place in sorted(range(len(projection)), key=lambda i: len(projection[i])):
+        path = projection[place]
+        if any(path[: len(own)] == own for own in projection if len(own) < len(path)):
+            continue  # a map above it is projected
+        for document, value in zip(out, entries.column(place).values(), strict=True):
+            for name in path[:-1]:
+                document = document.setdefault(name, {})
+            document[path[-1]] = value
+    return out

@@ -1,0 +1,88 @@
+"""A view on a join as a node: it folds the rows that come and go.
+
+Rows reach it as columns. A function view gets them paired by key, as changes of parent rows. So does a field view that
+holds a row or can't take one. Invariant: a view folds once per transaction, from both forms alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.cache import FEW, canonical, encode_key, stored_key
+from penstock.join.joined_columns import RowColumns, ViewColumns, row_documents, row_keys, row_sources
+from penstock.join.joined_rows import JoinedRows
+from penstock.mapreduce import (
+    FieldMapper,
+    FieldPlan,
+    RowDelta,
+    TransactionContributions,
+    ViewNode,
+)
+from penstock.views import Key, SideView, View
+
+__all__ = ["JoinedViewNode", "RowInput", "row_deltas"]
+
+
+class JoinedViewNode(ViewNode):
+    """The node of a view on a join."""
+
+    def __init__(self, view: View, number: int, complete: bool, few: int = FEW) -> None:
+        super().__init__(view, number, None, complete, few)
+        self._plan = FieldPlan.of(Key((), False), None, [view])
+
+    def start(self) -> RowInput | None:
+        """Return an input for rows as columns; None if rows must be paired by key."""
+        return RowInput(self, self.mapper) if isinstance(self.mapper, FieldMapper) and not self.held else None
+
+    def columns(self, rows: RowColumns) -> ViewColumns:
+        """Return the columns of rows for this view."""
+        return ViewColumns(self._plan, self.spaces, rows)
+
+
+class RowInput:
+    """The rows of one transaction for a field view, as contributions."""
+
+    def __init__(self, view: JoinedViewNode, mapper: FieldMapper) -> None:
+        self.view = view
+        self.own = TransactionContributions()
+        self._mapper = mapper
+
+    def add(self, rows: JoinedRows, columns: RowColumns) -> bool:
+        """Add the contributions of rows. Return False if the view can't take one of them."""
+        view = self.view
+        every = np.arange(columns.n)
+        mapped, stuck = self._mapper.mapped(view.columns(columns), None, every)
+        if stuck:
+            return False
+        added = mapped.sourced(row_sources(rows) if view.keeps else None)
+        none = added.take(np.zeros(0, np.int64))
+        plus, minus = (added, none) if rows.plus else (none, added)
+        combined = None if view.watch is not None or columns.n <= FEW else view.combined(plus, minus)
+        if combined is None:
+            self.own.add(plus, minus)
+        else:
+            self.own.deltas.append(combined)
+        return True
+
+
+def row_deltas(sides: Sequence[SideView], blocks: Iterable[JoinedRows]) -> list[RowDelta]:
+    """Pair the rows that go and come by their keys. A row that goes and comes as it was is no change."""
+    out: dict[bytes, RowDelta] = {}
+    for rows in blocks:
+        for key, row in zip(row_keys(rows), row_documents(sides, rows), strict=True):
+            whole = encode_key(key)
+            delta = out.get(whole)
+            if delta is None:
+                delta = out[whole] = RowDelta(stored_key(whole), key, None, None)
+            if rows.plus:
+                delta.new = row
+            else:
+                delta.old = row
+    return [delta for delta in out.values() if not _same(delta.old, delta.new)]
+
+
+def _same(old: Any, new: Any) -> bool:
+    return old is not None and new is not None and canonical(old) == canonical(new)

@@ -1,0 +1,46 @@
+"""The app with joins for the engine's own crash tests; only stores of one partition keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from penstock.mapreduce import count, max, sum
+from penstock.testing.inputs.trial_apps import Trial, TrialRecords
+from penstock.views import App, field
+
+__all__ = ["joined"]
+
+_NAMES = ("Sue", "Joe", "Bob", "Jo")
+_LONG = "x" * 450
+
+
+def joined() -> Trial:
+    """Return an app with joins of two tables and of a table with itself; only stores of one partition keep it."""
+    app = App("joined")
+    orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
+    on = {"order.c": "customer.id"}
+    sold = app.join("sold", order=orders.where(field("n") != 7), customer=customers, on=on, limit=6)
+    sold.view("sums", key="customer.name", value="order.n", reduce={"sum": sum(), "n": count()})
+    sold.view("most", key="customer.name", value="order.n", reduce=max())
+    sold.view("rows", key="order.id", value="customer.name", reduce=None)
+    pairs = app.join("pairs", one=orders, other=orders, on=[("one.c", "other.d"), ("one.name", "other.name")])
+    pairs.view("kept", key=(), value="other.n", reduce=sum(), sources=True)
+    app.view_of("sums").view("sizes", key="value.n", reduce=count())
+
+    @sold.view("words", reduce=count())
+    def _(row: Any) -> Iterator[Any]:
+        yield from ((letter, None) for letter in row["customer"]["name"])
+
+    keys = (1, 2, 3, "a", _LONG, True)
+
+    def order(choose: Random, _: int) -> dict[str, Any]:
+        own: dict[str, Any] = {"c": choose.choice((*keys, 1.0, None)), "d": choose.choice((1, 2, None, [1, None]))}
+        return own | {"name": choose.choice(_NAMES[:2]), "n": choose.choice((1, 2, 7, None))}
+
+    def customer(choose: Random, now: int) -> dict[str, Any]:
+        name = choose.choice((*_NAMES, None))
+        return {"name": name} if choose.random() < 0.8 else {"age": now}
+
+    return Trial("joined", app, lambda: TrialRecords({"orders": order, "customers": customer}, keys=keys))

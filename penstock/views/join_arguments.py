@@ -1,0 +1,187 @@
+"""Check the arguments of `App.join`, and the joins that a store can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.cache import DefinitionError, key_text
+from penstock.views.definition_names import check_name
+from penstock.views.definitions import Definitions, FilteredSource, Source, Table, View
+from penstock.views.delivery_modes import DeliveryMode
+from penstock.views.document_paths import parse_path
+from penstock.views.field_expressions import as_where
+from penstock.views.join_definitions import How, Join, Side, check_side_path, near_path
+from penstock.views.reducer_protocols import Path
+
+Conditions = Mapping[str, str] | Sequence[tuple[str, str]]
+
+_HOW: tuple[How, ...] = ("inner", "left", "full", "semi", "anti")
+_OPTIONS = ("name", "on", "how", "where", "limit", "production")
+
+
+def make_join(
+    app: Definitions,
+    name: object,
+    sides: Mapping[str, object],
+    on: object,
+    how: object,
+    where: object,
+    limit: object,
+    production: object,
+) -> Join:
+    """Check the arguments of `App.join`, and return the join."""
+    for option, given in zip(_OPTIONS, (name, on, how, where, limit, production), strict=True):
+        if isinstance(given, Source | FilteredSource):
+            raise DefinitionError(
+                f"{option!r} is an option of join(), and can't name a side; give this side another name"
+            )
+    check_name("join", name)
+    assert isinstance(name, str), "checked"
+    what = f"join {name!r}"
+    own = tuple(_side(app, what, side, given) for side, given in sides.items())
+    if len(own) < 2:
+        raise DefinitionError(
+            f"{what} has {len(own) or 'no'} side{'' if len(own) == 1 else 's'}; name two or more, "
+            "such as order=orders, customer=customers"
+        )
+    kind = _how(what, how, own)
+    if limit is None or isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise DefinitionError(
+            f"limit= of {what} is {key_text(limit)}; write the greatest number of rows of one condition value"
+        )
+    if production not in (DeliveryMode.STRONG, DeliveryMode.STRONG.value):
+        raise DefinitionError(
+            f"production= of {what} is {key_text(production)}; joins and the views on them are always 'strong', so "
+            "leave it out"
+        )
+    made = Join(app, name, app.size, own, _pairs(what, own, on), kind, None, limit)
+    connected = {own[made.steps()[0]].name, *(own[step.side].name for step in made.steps()[1])}
+    alone = [side.name for side in own if side.name not in connected]
+    if alone:
+        raise DefinitionError(
+            f"no condition connects side {', '.join(map(repr, alone))} of {what} with {own[0].name!r}; add an entry to "
+            f"on=, such as '{alone[0]}.id': '{own[0].name}.{alone[0]}_id'"
+        )
+    if where is None:
+        return made
+    condition = as_where(where)
+    for path in condition.paths():
+        made.check_path(f"where= of {what}", path)
+    return Join(app, name, app.size, own, made.on, kind, condition, limit)
+
+
+def _side(app: Definitions, what: str, name: str, given: object) -> Side:
+    if "." in name or ":" in name:
+        raise DefinitionError(f"{what} has a side named {name!r}; name it without '.' and ':', which separate paths")
+    check_name("side", name)
+    if name in _OPTIONS:
+        raise DefinitionError(f"{name!r} is an option of join(), and can't name a side; give this side another name")
+    source, where = (given.source, given.condition) if isinstance(given, FilteredSource) else (given, None)
+    if not isinstance(source, Source):
+        raise DefinitionError(
+            f"side {name!r} of {what} is {key_text(given)}; give a table, a view or a join of this app"
+        )
+    if source.app is not app:
+        raise DefinitionError(
+            f"side {name!r} of {what} is {source.name!r} of the app {source.app.name!r}; define it in {app.name!r}"
+        )
+    if isinstance(source, View) and source.index:
+        raise DefinitionError(
+            f"side {name!r} of {what} is the plain index {source.name!r}; join {source.source.name!r} itself, or give "
+            "the view a reducer"
+        )
+    side = Side(name, source, where)
+    for path in () if where is None else where.paths():
+        check_side_path(f"where= of side {name!r}", side, path)
+    return side
+
+
+def _how(what: str, how: object, sides: Sequence[Side]) -> How:
+    if how == "right":
+        raise DefinitionError(
+            f"how= of {what} is 'right'; write how='left' and name {sides[-1].name!r} before {sides[0].name!r}"
+        )
+    for known in _HOW:
+        if how == known:
+            if known != "inner" and len(sides) > 2:
+                raise DefinitionError(
+                    f"{what} has how={known!r} and {len(sides)} sides; make a join of two of them, and a join of that "
+                    f"with {sides[-1].name!r}"
+                )
+            return known
+    raise DefinitionError(f"how= of {what} is {key_text(how)}; write one of {', '.join(map(repr, _HOW))}")
+
+
+def _pairs(what: str, sides: Sequence[Side], on: object) -> tuple[tuple[Path, Path], ...]:
+    """Return the pairs of paths of `on`, each path with its side first."""
+    example = f"on={{'{sides[0].name}.{sides[1].name}_id': '{sides[1].name}.id'}}"
+    given = list(on.items()) if isinstance(on, Mapping) else on
+    if not isinstance(given, list | tuple) or not given:
+        raise DefinitionError(
+            f"on= of {what} is {key_text(on)}; map paths of sides to paths of other sides, such as {example}"
+        )
+    out: list[tuple[Path, Path]] = []
+    for pair in given:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise DefinitionError(f"on= of {what} has {key_text(pair)}; write pairs of paths, such as {example}")
+        one, other = (_path(what, sides, text) for text in pair)
+        if one[0] == other[0]:
+            raise DefinitionError(
+                f"on= of {what} compares two paths of side {one[0]!r}; compare it with another side, or filter it by "
+                f".where(…)"
+            )
+        if (one, other) not in out and (other, one) not in out:
+            out.append((one, other))
+    return tuple(out)
+
+
+def _path(what: str, sides: Sequence[Side], text: object) -> Path:
+    path = parse_path(text, f"a path in on= of {what}")
+    side = next((side for side in sides if side.name == path[0]), None)
+    if side is None:
+        names = [side.name for side in sides]
+        raise DefinitionError(
+            f"on= of {what} has {text!r}, and {path[0]!r} is no side; its sides are {', '.join(map(repr, names))}, so "
+            f"write {near_path(path, names)!r}"
+        )
+    if len(path) == 1:
+        raise DefinitionError(f"on= of {what} names side {path[0]!r} without a field; write '{path[0]}.id', say")
+    check_side_path(f"on= of {what}", side, path[1:])
+    return path
+
+
+def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
+    """Raise DefinitionError for a join that a store can't keep."""
+    for join in joins:
+        what = f"join {join.name!r}"
+        if partitions > 1:
+            raise DefinitionError(
+                f"a store of several partitions can't keep {what}; stay with one partition, or keep side "
+                f"{join.sides[0].name!r} and the others in a store of their own"
+            )
+        if join.how != "inner":
+            raise DefinitionError(f"{what} has how={join.how!r}, and stores keep inner joins; write how='inner'")
+        if len(join.sides) > 2:
+            raise DefinitionError(
+                f"{what} has {len(join.sides)} sides, and stores keep joins of two; leave out side "
+                f"{join.sides[-1].name!r}"
+            )
+        for side in join.sides:
+            if not isinstance(side.source, Table):
+                raise DefinitionError(
+                    f"side {side.name!r} of {what} is {side.source.name!r}, and stores keep joins of tables; join "
+                    f"{', '.join(repr(table.name) for table in side.source.tables)} instead"
+                )
+
+
+def check_unjoined(joins: Iterable[Join], what: str, instead: str, tables: Iterable[str] | None = None) -> None:
+    """Raise DefinitionError if a join reads one of these tables (None: any): an operation can't keep it right."""
+    wanted = None if tables is None else set(tables)
+    for join in joins:
+        for side in join.sides:
+            names = {table.name for table in side.source.tables}
+            if wanted is None or names & wanted:
+                raise DefinitionError(
+                    f"{what} can't keep the join {join.name!r} right, whose side {side.name!r} is "
+                    f"{side.source.name!r}; {instead}"
+                )

@@ -1,0 +1,204 @@
+"""Joins under every operation of a store: each works, or is refused by name with the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import DefinitionError
+from penstock.core import described
+from penstock.join import Entries
+from penstock.mapreduce import Column, SourceKeys, Writes
+from penstock.partitions import repartition
+from penstock.testing import TestEngine
+
+ON = {"order.c": "customer.id"}
+
+
+def shop(more: bool = False, **options: Any) -> ps.App:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on=ON, **options)
+    sold.view("sums", key="customer.country", value="order.a", reduce=ps.sum())
+    sold.view("kept", key="customer.country", value="order.a", reduce=ps.sum(), sources=True)
+
+    @sold.view(reduce=ps.count())
+    def words(row: Any) -> Any:
+        yield row["customer"]["country"] + row["order"].get("word", "")
+
+    if more:
+        sold.view("more", key="order.id", reduce=ps.count())
+    return app
+
+
+@pytest.fixture
+def engine() -> TestEngine:
+    own = TestEngine(shop())
+    own.put("customers", {"id": 1, "country": "no"}, {"id": 2, "country": "se"})
+    own.put("orders", *({"id": key, "c": 1 + key % 2, "a": key} for key in range(6)))
+    return own
+
+
+# -- holds
+
+
+def test_a_document_is_held_for_its_join_alone(engine: TestEngine) -> None:
+    counts = engine.engine.put("orders", {"id": 2, "c": {"x": 1}, "a": 50})
+    assert counts.held == 1
+    assert engine.view("sums") == {"no": 6, "se": 9}  # it counts with its last good version
+    [entry] = engine.engine.quarantine(view="sold")
+    assert (entry.table, entry.view, entry.key) == ("orders", "sold", 2)
+    assert "side 'order' by 'c'" in entry.reason
+    assert engine.engine.status()["joins"]["sold"]["held"] == 1
+    assert engine.engine.check().ok
+    assert str(engine.engine.retry()).startswith("1 left")
+    assert engine.engine.drop(view="sold").dropped == 1
+    assert engine.view("sums") == {"no": 4, "se": 9}
+    engine.put("orders", {"id": 2, "c": 2, "a": 50})
+    assert engine.view("sums") == {"no": 4, "se": 59}
+    assert list(engine.engine.quarantine()) == []
+
+
+def test_a_row_is_held_for_its_view_alone(engine: TestEngine) -> None:
+    engine.put("orders", {"id": 2, "c": 1, "a": 2, "word": 7})
+    assert engine.view("words", held=True) == {"no": 3, "se": 3}
+    assert engine.view("sums") == {"no": 6, "se": 9}
+    [entry] = engine.engine.quarantine()
+    assert (entry.view, entry.key) == ("words", (2, 1))
+    assert entry.document == {"order": {"id": 2, "c": 1, "a": 2, "word": 7}, "customer": {"id": 1, "country": "no"}}
+    assert engine.engine.retry().left == 1
+    engine.put("customers", {"id": 1, "country": "dk"})
+    assert engine.view("words", held=True) == {"dk": 2, "no": 1, "se": 3}
+    engine.delete("customers", 1)
+    assert engine.view("words") == {"se": 3}
+    assert engine.engine.check().ok
+
+
+def test_a_row_with_text_in_a_sum_is_held_and_released(engine: TestEngine) -> None:
+    engine.put("orders", {"id": 2, "c": 1, "a": "much"})
+    assert engine.view("sums", held=True) == {"no": 6, "se": 9}
+    engine.put("orders", {"id": 4, "c": 2, "a": 4})  # while a row is held, others follow
+    assert engine.view("sums", held=True) == {"no": 2, "se": 13}
+    engine.put("orders", {"id": 2, "c": 1, "a": 8})
+    assert engine.view("sums") == engine.view("kept") == {"no": 8, "se": 13}
+
+
+# -- reading
+
+
+def test_why_names_the_documents_of_each_row(engine: TestEngine) -> None:
+    with engine.engine.snapshot() as snap:
+        for view in ("sums", "kept", "words"):
+            found = list(snap.view(view).why("no"))
+            assert [one.key for one in found] == [(0, 1), (2, 1), (4, 1)]
+            assert found[1].document == {"order": {"id": 2, "c": 1, "a": 2}, "customer": {"id": 1, "country": "no"}}
+
+
+def test_a_join_has_no_rows_to_read(engine: TestEngine) -> None:
+    with engine.engine.snapshot() as snap:
+        for read in (snap.view, snap.table):
+            with pytest.raises(DefinitionError, match=r"key='order\.c', reduce=None"):
+                read("sold")
+
+
+# -- repair
+
+
+def damage(engine: TestEngine) -> None:
+    """Remove an entry of a side, and put another that no document has."""
+    core: Any = engine.engine.store.core
+    index = core.joins.sides["sold:order"].index
+
+    def change(writer: Any, writes: Writes) -> None:
+        [entries] = index.all(writer)
+        other = Entries.of(SourceKeys.of([1]), SourceKeys.of([77]), [Column.of([{"id": 77, "a": 1000}])])
+        index.stage(writer, entries.take(entries.keys().lane == 2), other, writes)
+        writes.changed = True
+
+    core.amend(change)
+
+
+@pytest.mark.parametrize("mend", ["check", "restate", "key", "repost"])
+def test_a_wrong_entry_is_found_and_replaced(engine: TestEngine, mend: str) -> None:
+    damage(engine)
+    assert "side 'order': 2 entries" in str(engine.engine.check().damaged)
+    if mend == "check":
+        engine.engine.check(fix=True)
+    elif mend == "restate":
+        engine.engine.restate("sold")
+    elif mend == "key":
+        engine.engine.restate("orders", 2)
+    else:
+        engine.engine.repost("orders", {"id": 2, "c": 2, "a": 1})
+    assert engine.engine.check().ok
+    engine.put("customers", {"id": 1, "country": "dk"})
+    assert engine.view("sums") == {"dk": 6, "se": 9}
+
+
+def test_a_wrong_row_of_a_view_is_restated(engine: TestEngine) -> None:
+    core: Any = engine.engine.store.core
+
+    def change(writer: Any, writes: Writes) -> None:
+        writes.deletes.append(
+            (core.views["sums"].reduce.db, [key for key, _ in writer.scan(core.views["sums"].reduce.db)])
+        )
+        writes.changed = True
+
+    core.amend(change)
+    core.forget()
+    found = engine.engine.restate("sums")
+    assert [(one.group, one.new) for one in found] == [("no", 6), ("se", 9)]
+    assert engine.engine.check().ok
+
+
+def test_a_join_has_no_group_to_restate(engine: TestEngine) -> None:
+    with pytest.raises(DefinitionError, match="'sold' has no groups"):
+        engine.engine.restate("sold", "no")
+
+
+# -- refusals
+
+
+def test_a_changed_join_is_refused_in_a_store_with_documents(tmp_path: Path) -> None:
+    with ps.open(shop(), tmp_path):
+        pass
+    with ps.open(shop(more=True), tmp_path) as store:  # it has no documents yet
+        store.put("orders", {"id": 1, "c": 1, "a": 1})
+        store.put("customers", {"id": 1, "country": "no"})
+        for app in (shop(), shop(more=True, limit=7), ps.App("shop")):
+            if not app.tables():
+                app.table("orders", key="id"), app.table("customers", key="id")
+            with pytest.raises(DefinitionError, match=r"'sold'.*load into a new path"):
+                store.preview(app)
+    for app in (shop(), shop(more=True, limit=7)):
+        with pytest.raises(DefinitionError, match=r"'sold'.*load into a new path"):
+            ps.open(app, tmp_path)
+    with ps.open(shop(more=True), tmp_path) as store:
+        assert store.check().ok
+
+
+def test_several_partitions_are_refused(tmp_path: Path) -> None:
+    for path in (None, tmp_path / "parted"):
+        with pytest.raises(DefinitionError, match="several partitions can't keep join 'sold'"):
+            ps.open(shop(), path, partitions=2)
+    with ps.open(shop(), tmp_path / "one"):
+        pass
+    with pytest.raises(DefinitionError, match="several partitions can't keep join 'sold'"):
+        repartition(tmp_path / "one", 2)
+
+
+def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:
+    with pytest.raises(DefinitionError, match="join 'sold' right, whose side 'order'"):
+        engine.engine.begin_refill(["orders"], described(engine.app))
+
+
+@pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
+def test_other_joins_are_refused_at_opening(how: Any) -> None:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    app.join("sold", order=orders, customer=customers, on=ON, how=how)
+    with pytest.raises(DefinitionError, match=f"'sold' has how='{how}'"):
+        ps.open(app, None)

@@ -1,0 +1,119 @@
+"""Bugs planted in the engine's half of joins: seeded histories must find each."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cache import PenstockError
+from penstock.testing.inputs.joined_trial import joined
+from penstock.testing.inputs.trial_apps import trial_of
+from penstock.testing.seeds.seed_search import Totals, attempt
+from tests.harness.planting import Bug
+from tests.join.engine_histories import history
+
+SEEDS = (0, 1, 5, 13)  # each bug is found by one of them
+
+BUGS = [
+    Bug(
+        "a join runs once per table, not once per transaction",
+        "core.commit:Core._commit",
+        "out[name] = self.tables[name].process(writer, batch, writes)",
+        "out[name] = self.tables[name].process(writer, batch, writes); self.joins.run(writer, writes)",
+    ),
+    Bug(
+        "a row is retracted by the new projection",
+        "join.side_node:SideNode.change",
+        "self.entries(own.minus)",
+        "self.entries(own.plus if own.plus[0].n == own.minus[0].n else own.minus)",
+    ),
+    Bug(
+        "a changed condition value leaves the old row",
+        "join.side_node:SideNode.change",
+        "minus, plus = changed_entries(self.entries(own.minus), self.entries(own.plus))",
+        "minus, plus = changed_entries(self.entries(own.minus), self.entries(own.plus))\n"
+        "        keys = {key for _, key, _ in plus.listed()}\n"
+        "        minus = minus.take(np.array([key not in keys for _, key, _ in minus.listed()], bool))",
+    ),
+    Bug(
+        "a changed document counts as kept",
+        "join.side_node:SideNode.change",
+        "self.index.kept(reader, Entries.join([minus, plus]))",
+        "self.index.kept(reader, none)",
+    ),
+    Bug(
+        "entries are not stored",
+        "join.join_node:JoinNode.run",
+        "side.index.stage(reader, entries.minus, entries.plus, writes)",
+        "side.index.stage(reader, entries.minus, entries.plus.slice(0, 1), writes)",
+    ),
+    Bug("null matches null", "join.side_node:_SideValues._is_null", "return value is None", "return False"),
+    Bug(
+        "a composite condition with a null part matches",
+        "join.side_node:_SideValues._is_null",
+        "any(part is None for part in value)",
+        "all(part is None for part in value)",
+    ),
+    Bug(
+        "the condition of the join is not applied to rows that go",
+        "join.joined_columns:selected",
+        "if where is None:",
+        "if where is None or not rows.plus:",
+    ),
+    Bug(
+        "the filter of a side is not applied",
+        "views.join_definitions:side_views",
+        "None, side.where)",
+        "None, None)",
+    ),
+    Bug(
+        "functions of two views share a row",
+        "mapreduce.parent_rows:_for_function",
+        "unpack(canonical(row))",
+        "row",
+    ),
+    Bug(
+        "a value above the limit keeps its rows",
+        "join.join_node:JoinNode.run",
+        "self.join.limit",
+        "None",
+    ),
+    Bug(
+        "a released value stays in the list of those above the limit",
+        "join.join_node:JoinNode._hold",
+        "if freed:",
+        "if freed and False:",
+    ),
+    Bug(
+        "rows are paired by the key of one side",
+        "join.joined_view:row_deltas",
+        "whole = encode_key(key)",
+        "whole = encode_key(key[0])",
+    ),
+    Bug(
+        "the source of a contribution is the key of one side",
+        "join.joined_columns:row_sources",
+        "map(encode_key, row_keys(rows))",
+        "(encode_key((one, None)) for one, _ in row_keys(rows))",
+    ),
+    Bug(
+        "a field view folds the rows that come, and not those that go",
+        "join.joined_view:RowInput.add",
+        "(none, added)",
+        "(none, none)",
+    ),
+]
+
+
+def found_by(seed: int) -> bool:
+    """Return True if a history or a run with crashes differs from the oracle."""
+    trial, plan = trial_of(seed, (joined(),))
+    try:
+        return history(seed) is not None or attempt(trial.app, plan, Totals()) is not None
+    except (PenstockError, AssertionError, IndexError, KeyError, ValueError):
+        return True
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert any(map(found_by, SEEDS))
