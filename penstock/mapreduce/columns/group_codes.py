@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +90,26 @@ class Groups(dict[Any, int]):
             except (KeyKind, KeyTooLong):
                 pass
         return np.fromiter(map(self.code_or_bad, values), np.int32, len(values))
+
+    def ordered_codes(self, values: list[Any]) -> Codes:
+        """Return the codes of a column like `codes`. Groups that have none get theirs in canonical order.
+
+        Then codes do not follow the order of a Python set, which differs between processes.
+        """
+        try:
+            if _all_plain(values):
+                known = np.fromiter(map(self.get, values, repeat(NONE)), np.int32, len(values))
+                unknown = (known == NONE).nonzero()[0].tolist()
+                added = [values[i] for i in unknown]
+                for value in sorted(set(added), key=encode_key):
+                    self._add(value, encode_key(value))
+                known[unknown] = list(map(self.__getitem__, added))
+                return known
+            for _, value in sorted({encode_key(value): value for value in values}.items()):
+                self.code(value)
+        except (KeyKind, KeyTooLong):
+            pass  # a value that cannot be a group
+        return self.codes(values)
 
     def code_of_encoded(self, encoded: bytes) -> int:
         """Return the code of an encoded group."""

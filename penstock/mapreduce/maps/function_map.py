@@ -138,7 +138,7 @@ class FunctionMapper:
                 return None  # its digits are to be counted
             if any(_is_wrong(column, field) for field in self._scalars):
                 return None
-        codes = groups.codes(keys)
+        codes = groups.ordered_codes(keys) if several else groups.codes(keys)
         if codes.size and int(codes.min()) < 0:
             return None
         if counts is None:
