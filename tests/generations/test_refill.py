@@ -101,8 +101,9 @@ def test_where_a_source_goes_on(
     with live_at(app, tmp_path / "live", before, kind) as live:
         seed = live.begin_refill(["users"], described(app))
         live.put("users", {"id": 97, "name": "since", "ts": 99})
-        records = [ps.Record("users", 99, {"id": 99, "name": "since", "ts": 99})] if kind == ONE else []
-        live.ingest(records, source=SOURCE, resume=meanwhile)
+        record = ps.Record("users", 99, {"id": 99, "name": "since", "ts": 99})
+        applied = live.ingest([record], source=SOURCE, resume=meanwhile).applied
+        assert applied == (before == 0 or meanwhile > before), "else it is a redelivery"
         done = live.refill(elsewhere(app, tmp_path / "fresh", seed, docs(0, 9), read))
         assert (done.sources, done.back) == ({SOURCE: goes_on}, back)
         remembered = live.remembered(SOURCE)
@@ -111,7 +112,7 @@ def test_where_a_source_goes_on(
         with live.snapshot() as snap:
             assert snap.sources == {SOURCE: goes_on}
             assert snap.position == done.position
-            assert dict(snap.view("names").items()) == {"n0": 3, "n1": 3, "n2": 3, "since": 1 + len(records)}
+            assert dict(snap.view("names").items()) == {"n0": 3, "n1": 3, "n2": 3, "since": 1 + applied}
             assert snap.view("total")[()] == 7, "a table that was not named stays"
         late = ps.Record("users", 98, {"id": 98, "name": "next", "ts": 99}, offset=goes_on - 1)
         assert live.ingest([late], source=SOURCE, resume=goes_on).late == 1
