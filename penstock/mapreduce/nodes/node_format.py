@@ -52,8 +52,9 @@ def packed(node: Node) -> bytes:
     columns = node[first:]
     encode: Callable[[Any], bytes] = _encode
     for column in columns:
-        values = column is not None and not isinstance(column, bytes) and len(column) > 2
-        if values and not are_simple(value for _, value in column[2]):
+        if column is None or isinstance(column, bytes) or len(column) <= 2:
+            continue  # lanes alone
+        if not are_simple(value for _, value in column[2]):
             encode = canonical
     return encode([*node[:first], list(columns)])
 
@@ -120,7 +121,7 @@ class Cut:
         rank = self._items.rank
         if rank is None:
             return repeat(None)
-        above: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(rank > 0)))
+        above: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(rank > 0, dtype=np.int64)))
         found = (above[stops] != above[starts]).tolist()
         own = rank.astype("<u4").tobytes()
         spans = zip(found, (4 * starts).tolist(), (4 * stops).tolist())
