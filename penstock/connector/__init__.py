@@ -55,6 +55,31 @@ from penstock.connector.frames import (
     encode,
     name_of,
 )
+from penstock.connector.log_records import (
+    AbortForced,
+    AbortVote,
+    CommitDone,
+    CommitVote,
+    DecisionUnknown,
+    LogRecord,
+    LogSummary,
+    MessageKept,
+    MessagesDropped,
+    OpenVote,
+    PositionHeld,
+    RollbackDone,
+    SessionEnded,
+    StreamNamed,
+    TransactionDecided,
+    TransactionOpened,
+    UncommittedListed,
+    WorkerNamed,
+    WorkersRetired,
+    decode_record,
+    encode_record,
+    logged,
+    read_log,
+)
 from penstock.connector.participant import PARTICIPANT, SINK_VERSION, Approve, Deny, Participant
 from penstock.connector.participant_registry import ParticipantRegistry
 from penstock.connector.participant_state import LoggedState, Output, ParticipantState, RecordLog
@@ -104,31 +129,6 @@ from penstock.connector.source_connector import (
     stream_id_of,
 )
 from penstock.connector.stream_registry import StreamRegistry
-from penstock.connector.transaction_log import (
-    AbortForced,
-    AbortVote,
-    CommitDone,
-    CommitVote,
-    DecisionUnknown,
-    LogRecord,
-    LogSummary,
-    MessageKept,
-    MessagesDropped,
-    OpenVote,
-    PositionHeld,
-    RollbackDone,
-    SessionEnded,
-    StreamNamed,
-    TransactionDecided,
-    TransactionOpened,
-    UncommittedListed,
-    WorkerNamed,
-    WorkersRetired,
-    decode_record,
-    encode_record,
-    logged,
-    read_log,
-)
 from penstock.connector.wire_fields import is_worker_name
 
 __all__ = [

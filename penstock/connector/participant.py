@@ -34,9 +34,9 @@ from penstock.connector.frames import (
     ReplyUncommitted,
     WorkersLeft,
 )
+from penstock.connector.log_records import OpenVote
 from penstock.connector.participant_state import ParticipantState
 from penstock.connector.session import CREDITS, Rule, Session, SessionSettings, SessionState, Table, peer_failed
-from penstock.connector.transaction_log import OpenVote
 from penstock.connector.wire_fields import is_worker_name
 
 __all__ = ["SINK_VERSION", "Approve", "Deny", "Participant", "same_cookie"]

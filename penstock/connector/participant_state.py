@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.connector.transaction_log import (
+from penstock.connector.log_records import (
     AbortForced,
     AbortVote,
     CommitDone,

@@ -72,7 +72,7 @@ from penstock.core.reading.feed_reader import (
 from penstock.core.reading.generation_differences import differing
 from penstock.core.reading.group_weights import Weight
 from penstock.core.reading.scan_progress import Passed
-from penstock.core.reading.snapshot import Consistency, Snapshot, must_be_known
+from penstock.core.reading.store_snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
 from penstock.core.reading.why_answers import joined_rows
 from penstock.core.schema import Described, Schema, built_of, described, is_built, parent_views

@@ -21,7 +21,7 @@ from penstock.mapreduce.maps.contribution_deltas import DocumentContributions, S
 from penstock.mapreduce.maps.emissions import Contributions, Emissions, emissions_rows
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.function_map import FunctionMapper
-from penstock.mapreduce.maps.remembered_rows import RememberedRows
+from penstock.mapreduce.maps.last_contributions import RememberedRows
 from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.view_databases import emissions_db
 from penstock.views import ABSENT, Row

@@ -32,7 +32,7 @@ from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces, keeps_contributions
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold
 from penstock.mapreduce.maps.held_rows import held_row
-from penstock.mapreduce.maps.remembered_rows import RememberedRows
+from penstock.mapreduce.maps.last_contributions import RememberedRows
 from penstock.mapreduce.parent_rows import RowDelta, change_by_fields, change_by_function, row_deltas
 from penstock.mapreduce.pending_writes import Writes
 from penstock.mapreduce.plain_index import IndexReduce

@@ -47,7 +47,7 @@ from penstock.recovery.productions.early_sets import (
     unconfirmed_batches,
     undo_rows,
 )
-from penstock.recovery.productions.stored_productions import (
+from penstock.recovery.productions.numbered_productions import (
     OUT,
     OldEpoch,
     Production,

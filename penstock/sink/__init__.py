@@ -6,7 +6,7 @@ from penstock.sink.file_sink import STDOUT, FileSink, open_file
 from penstock.sink.kafka_sink import KafkaSink, open_topic
 from penstock.sink.position_order import width_of
 from penstock.sink.protocol import Sink
-from penstock.sink.wallaroo_log import SinkLog
+from penstock.sink.wallaroo_decisions import SinkLog
 from penstock.sink.wallaroo_sink import WallarooSink
 from penstock.sink.wallaroo_source_sink import WallarooSourceSink
 

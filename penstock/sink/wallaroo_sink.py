@@ -44,7 +44,7 @@ from penstock.connector import (
 from penstock.sink.change_lines import change_line
 from penstock.sink.errors import SinkBusy, SinkTaken
 from penstock.sink.protocol import Claiming, nobody
-from penstock.sink.wallaroo_log import SinkLog
+from penstock.sink.wallaroo_decisions import SinkLog
 from penstock.views import Change, Position
 
 __all__ = ["WallarooSink"]

@@ -19,8 +19,8 @@ from penstock.cache import hidden
 from penstock.connector import LARGEST_MESSAGE, MOST_WAITING, ConnectorFault, PointLost, Source, is_worker_name
 from penstock.sink.change_lines import change_line
 from penstock.sink.errors import SinkBusy, SinkTaken
-from penstock.sink.message_log import MessageLog
 from penstock.sink.protocol import Claiming, nobody
+from penstock.sink.wallaroo_source_log import MessageLog
 from penstock.views import Change, Position
 
 __all__ = ["WallarooSourceSink"]

@@ -12,9 +12,9 @@ from penstock.spout.kafka_spout import LATEST, KafkaSpout, Range
 from penstock.spout.listening_spout import ListeningSpout
 from penstock.spout.protocol import Contract, Recall, Remembered, Spout, SpoutBatch
 from penstock.spout.record import Record
-from penstock.spout.uri import Uri
+from penstock.spout.uri_parts import Uri
 from penstock.spout.uris.kafka_uri import moment_in, open_kafka
-from penstock.spout.uris.registry import SPOUTS, Registry, null_texts
+from penstock.spout.uris.spout_registry import SPOUTS, Registry, null_texts
 from penstock.spout.uris.wallaroo_uri import address_in, cookie_in
 from penstock.spout.wallaroo_records import MessageFormat
 from penstock.spout.wallaroo_source_spout import WallarooSourceSpout

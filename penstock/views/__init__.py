@@ -17,7 +17,6 @@ from penstock.views.answers.write_report import KEPT, Counts, Rejection
 from penstock.views.app import App, Definition
 from penstock.views.comparisons import COMPARE, Family, Op, family_of
 from penstock.views.condition_notation import condition_text
-from penstock.views.definition_names import nearest
 from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import is_part, parse_path, reach
@@ -48,6 +47,7 @@ from penstock.views.fingerprints.definition_difference import (
 )
 from penstock.views.join_arguments import check_runnable, check_unjoined
 from penstock.views.join_definitions import Join, JoinStep, Side, SideView, rows_refused, side_views
+from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
     TS,

@@ -14,13 +14,13 @@ import os
 from typing import Literal, TypeVar
 
 from penstock.cache import DefinitionError, UnknownName, key_text
-from penstock.views.definition_names import check_name, find
 from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import Field, Where
 from penstock.views.join_arguments import Conditions, make_join
 from penstock.views.join_definitions import LIMIT, How, Join
+from penstock.views.name_form import check_name, find
 from penstock.views.reducer_inputs import check_tombstones
 from penstock.views.view_maps import Key
 

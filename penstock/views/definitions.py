@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Any, Protocol, overload
 
 from penstock.cache import DefinitionError
-from penstock.views.definition_names import called_view, check_flag, check_version
 from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
 from penstock.views.field_expressions import Field, Where, as_where
+from penstock.views.name_form import called_view, check_flag, check_version
 from penstock.views.reducer_inputs import check_conditions, check_paths, check_stamps, check_values, paths_read
 from penstock.views.reducer_protocols import Path, Reducer
 from penstock.views.view_maps import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.cache import DefinitionError, key_text
-from penstock.views.definition_names import check_name
 from penstock.views.definitions import Definitions, FilteredSource, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import as_where
 from penstock.views.join_definitions import How, Join, Side, check_side_path, near_path
+from penstock.views.name_form import check_name
 from penstock.views.reducer_protocols import Path
 
 Conditions = Mapping[str, str] | Sequence[tuple[str, str]]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.cache import DefinitionError
-from penstock.views.definition_names import nearest
 from penstock.views.definitions import Source, Table, View
 from penstock.views.field_expressions import Where
+from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read, paths_read
 from penstock.views.reducer_protocols import Path, is_accumulator
 from penstock.views.view_maps import FieldMap, Key, ReduceFunction

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.cache import DefinitionError, key_text
-from penstock.views.definition_names import nearest
 from penstock.views.document_paths import is_part
 from penstock.views.filtered_fields import filtered_of, plain_fields
+from penstock.views.name_form import nearest
 from penstock.views.reducer_protocols import TS, Need, Path, Reducer, is_tree_cell
 from penstock.views.view_maps import FieldMap, ReduceFunction
 

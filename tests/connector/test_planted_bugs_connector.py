@@ -78,13 +78,13 @@ IN_HISTORIES = [
     ),
     Bug(
         "an abort vote keeps the forced abort",
-        "connector.transaction_log:LogSummary.apply",
+        "connector.log_records:LogSummary.apply",
         "self.forced = False",
         "pass",
     ),
     Bug(
         "an abort vote prepares its bytes",
-        "connector.transaction_log:LogSummary.prepared.fget",
+        "connector.log_records:LogSummary.prepared.fget",
         "and self.vote.commit",
         "",
     ),

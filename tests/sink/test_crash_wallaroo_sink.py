@@ -175,7 +175,7 @@ def test_kills_of_both_sides_lose_nothing_and_repeat_nothing(tmp_path: Path) -> 
 BUGS = [
     Bug(
         "a decision is sent before it is durable",
-        "sink.wallaroo_log:SinkLog.decide",
+        "sink.wallaroo_decisions:SinkLog.decide",
         "self._file.append(record)",
         "None",
     ),
@@ -187,7 +187,7 @@ BUGS = [
     ),
     Bug(
         "a transaction is decided by its number alone",
-        "sink.wallaroo_log:SinkLog.is_committed",
+        "sink.wallaroo_decisions:SinkLog.is_committed",
         "self._last == transaction",
         "True",
     ),

@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.cache import PenstockError
 from penstock.cli.running.feed_steps import FeedSteps
 from penstock.connector import ConnectorFault
-from penstock.sink import message_log, wallaroo_source_sink
+from penstock.sink import wallaroo_source_log, wallaroo_source_sink
 from tests.harness.planting import Bug
 from tests.sink.wallaroo_source import GROUPS, Disk, expected, give, opened, received, target
 from tests.spout.wallaroo_worker import Killed, free_port, kill_at, shop
@@ -26,7 +26,7 @@ def run(path: Path, seed: int, last: int = LAST) -> int:
     """Send changes with kills of both sides and power losses at random places; return the number of kills."""
     choose = random.Random(f"wallaroo source sink {seed}")
     port, reached, kills = free_port(), 0, 0
-    with mock.patch.object(wallaroo_source_sink, "_LAST", 0.2), mock.patch.object(message_log, "_LONG", 2000):
+    with mock.patch.object(wallaroo_source_sink, "_LAST", 0.2), mock.patch.object(wallaroo_source_log, "_LONG", 2000):
         while reached < last:
             disk = Disk(choose.randrange(1, 40) if choose.random() < 0.6 else None, choose.random())
             commit = choose.randrange(1, 12) if choose.random() < 0.5 else None
@@ -78,7 +78,7 @@ def test_a_view_of_several_partitions_is_sent_once(tmp_path: Path) -> None:
         assert received(store) == (rows, 0)
 
 
-LOG = "sink.message_log:MessageLog."
+LOG = "sink.wallaroo_source_log:MessageLog."
 BUGS = [
     Bug(
         "a message is sent before it is durable",

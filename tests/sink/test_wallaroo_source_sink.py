@@ -12,7 +12,7 @@ import pytest
 
 from penstock.connector import ConnectorFault, stream_id_of
 from penstock.connector.sockets.socket_address import address_of
-from penstock.sink import SinkBusy, SinkTaken, WallarooSourceSink, message_log, wallaroo_source_sink
+from penstock.sink import SinkBusy, SinkTaken, WallarooSourceSink, wallaroo_source_log, wallaroo_source_sink
 from penstock.sink.change_lines import change_line
 from tests.connector.sockets.listening_worker import COOKIE, ListeningWorker
 from tests.sink.wallaroo_source import changes_at, give
@@ -96,7 +96,7 @@ def test_the_next_run_continues_at_the_position_and_after_the_point(worker: List
 def test_a_point_before_the_kept_messages_is_refused(
     worker: ListeningWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_log, "_LONG", 1)
+    monkeypatch.setattr(wallaroo_source_log, "_LONG", 1)
     with closing(opened(tmp_path, worker.address)) as sink:
         sink.begin()
         give(sink, 0, 6)

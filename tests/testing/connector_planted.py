@@ -17,7 +17,7 @@ PINS = Path(__file__).with_name("connector_pins.json")
 _PARTICIPANT, _COORDINATOR = "connector.participant:Participant.", "connector.coordinator:Coordinator."
 _STATE, _LOG = "connector.participant_state:LoggedState.", "connector.sockets.log_file:LogFile."
 _WORKER, _PROGRAM = "testing.connector.simulated_worker:", "testing.connector.simulated_sink:FileProgram."
-_STORED, _SUMMARY = "spout.wallaroo_state:StoredWorker.", "connector.transaction_log:LogSummary."
+_STORED, _SUMMARY = "spout.wallaroo_state:StoredWorker.", "connector.log_records:LogSummary."
 
 NAMED = [
     Bug(
@@ -85,7 +85,7 @@ NAMED = [
     ),
     Bug(
         "a transaction is decided by the last one that was asked for",
-        "sink.wallaroo_log:SinkLog.is_committed",
+        "sink.wallaroo_decisions:SinkLog.is_committed",
         "self._last == transaction",
         "self._last <= transaction",
     ),
@@ -97,10 +97,15 @@ NAMED = [
         "self._write(CommitDone(self._clock(), vote.transaction, vote.end))\n"
         "    self._output.commit(self._worker, vote.transaction, vote.end)",
     ),
-    Bug("a decision is sent before it is stored", "sink.wallaroo_log:SinkLog.decide", "self._file.append(record)", "0"),
+    Bug(
+        "a decision is sent before it is stored",
+        "sink.wallaroo_decisions:SinkLog.decide",
+        "self._file.append(record)",
+        "0",
+    ),
     Bug(
         "a decision has the position of another one",
-        "sink.wallaroo_log:SinkLog.decide",
+        "sink.wallaroo_decisions:SinkLog.decide",
         "self.open.end, self.next_position",
         "self.open.end, self.position or 0",
     ),

@@ -23,7 +23,7 @@ NAMED = [
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
-        "recovery.productions.stored_productions:saved",
+        "recovery.productions.numbered_productions:saved",
         "now.get(other, 0) + 1",
         "max(1, now.get(other, 0))",
     ),
@@ -49,7 +49,7 @@ NAMED = [
     ),
     Bug(
         "old send retried: what was taken is taken again",
-        "recovery.productions.stored_productions:next_productions",
+        "recovery.productions.numbered_productions:next_productions",
         "if owed.number == number + 1:",
         "if owed.number <= number + 1:",
     ),
@@ -61,7 +61,7 @@ NAMED = [
     ),
     Bug(
         "zombie: what an older epoch said is taken",
-        "recovery.productions.stored_productions:next_productions",
+        "recovery.productions.numbered_productions:next_productions",
         "if production.epoch < before.epoch:",
         "if False:",
     ),
@@ -104,13 +104,13 @@ BUGS = [
     ),
     Bug(
         "what is owed is not saved",
-        "recovery.productions.stored_productions:saved",
+        "recovery.productions.numbered_productions:saved",
         "writer.put_many(OUT, rows)",
         "pass",
     ),
     Bug(
         "what is sent begins one too late",
-        "recovery.productions.stored_productions:owed_after",
+        "recovery.productions.numbered_productions:owed_after",
         "_KEY.pack(other, number + 1)",
         "_KEY.pack(other, number + 2)",
     ),
@@ -187,7 +187,7 @@ BUGS = [
     ),
     Bug(
         "what has arrived is not deleted",
-        "recovery.productions.stored_productions:deleted",
+        "recovery.productions.numbered_productions:deleted",
         "writer.delete_many(OUT, keys)",
         "pass",
     ),

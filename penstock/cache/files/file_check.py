@@ -14,9 +14,9 @@ import numpy as np
 from penstock.cache.encoding.checksum import unseal
 from penstock.cache.errors import StoreDamaged
 from penstock.cache.lmdb.lmdb_page import Pages
-from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 from penstock.cache.lmdb.page_scrub import Scrub
+from penstock.cache.lmdb.read_snapshot import LmdbReader
 from penstock.cache.log.segment import Segment
 
 __all__ = ["Tell", "check_file"]

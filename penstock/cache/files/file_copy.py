@@ -29,8 +29,8 @@ from penstock.cache.files.folder_mark import clear_folder, delete_marked_folder,
 from penstock.cache.lmdb.data_file import DATA
 from penstock.cache.lmdb.lmdb_environment import is_open
 from penstock.cache.lmdb.lmdb_errors import MORE_FILES, translated
-from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb.lmdb_store import open_lmdb
+from penstock.cache.lmdb.read_snapshot import LmdbReader
 from penstock.cache.messages import size_text
 from penstock.cache.permissions import PRIVATE
 from penstock.cache.store.replacement_lock import gate, process_that_reads

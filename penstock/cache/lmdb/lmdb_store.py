@@ -15,9 +15,9 @@ from penstock.cache.lmdb.address_space import LARGEST
 from penstock.cache.lmdb.data_file import make_file
 from penstock.cache.lmdb.lmdb_environment import Opening, acquire
 from penstock.cache.lmdb.lmdb_errors import translated
-from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
 from penstock.cache.lmdb.memory_return import drop_mapped, trim_heap
+from penstock.cache.lmdb.read_snapshot import LmdbReader
 from penstock.cache.permissions import PRIVATE
 from penstock.cache.store.protocol import Info
 

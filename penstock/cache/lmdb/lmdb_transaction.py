@@ -22,7 +22,7 @@ from penstock.cache.lmdb.address_space import LARGEST
 from penstock.cache.lmdb.lmdb_databases import Handles
 from penstock.cache.lmdb.lmdb_environment import Opening
 from penstock.cache.lmdb.lmdb_errors import translated
-from penstock.cache.lmdb.lmdb_snapshot import LmdbRows, Row, down, up
+from penstock.cache.lmdb.read_snapshot import LmdbRows, Row, down, up
 from penstock.cache.store.key_digests import DIGESTS, Digest, DigestChanges, digest_of
 from penstock.cache.store.protocol import META
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 
 from penstock.cache.lmdb.lmdb_databases import digests_in
 from penstock.cache.lmdb.lmdb_page import FREE, Page, PageDamaged, Pages, TooOld, Tree
-from penstock.cache.lmdb.lmdb_snapshot import LmdbReader
+from penstock.cache.lmdb.read_snapshot import LmdbReader
 from penstock.cache.store.key_digests import DIGESTS, Digest, Digests, digest_of
 from penstock.cache.store.protocol import META, Reader
 

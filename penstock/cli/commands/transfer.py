@@ -24,7 +24,7 @@ from penstock.cli.command_frame import command, load_app, open_reader, table_of,
 from penstock.cli.commands.load import take_lines
 from penstock.cli.context import WRONG, Context
 from penstock.cli.exit_errors import ExitError
-from penstock.cli.files.csv_parquet import FileColumns, write_csv, write_parquet
+from penstock.cli.files.csv_parquet_export import FileColumns, write_csv, write_parquet
 from penstock.cli.files.lossless_json import portable_lines, read_portable
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names, table_names

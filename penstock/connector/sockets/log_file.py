@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from penstock.connector.errors import ConnectorFault
-from penstock.connector.transaction_log import LogRecord, logged, read_log
+from penstock.connector.log_records import LogRecord, logged, read_log
 
 __all__ = ["LONGEST_LOG", "FileSystem", "LogFile", "make_folder", "read_file", "sync_folder"]
 

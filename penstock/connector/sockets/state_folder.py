@@ -16,8 +16,8 @@ import re
 from contextlib import suppress
 
 from penstock.connector.errors import ConnectorFault, LogDamaged
+from penstock.connector.log_records import CommitDone, LogRecord, LogSummary, WorkerNamed
 from penstock.connector.sockets.log_file import LONGEST_LOG, FileSystem, LogFile, make_folder, sync_folder
-from penstock.connector.transaction_log import CommitDone, LogRecord, LogSummary, WorkerNamed
 
 __all__ = ["StateFolder", "WorkerLog", "WorkerLogs"]
 

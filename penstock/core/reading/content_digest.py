@@ -28,7 +28,7 @@ from penstock.mapreduce import (
 from penstock.views import App, Merge, reach
 
 if TYPE_CHECKING:
-    from penstock.core.reading.snapshot import Snapshot
+    from penstock.core.reading.store_snapshot import Snapshot
 
 _BITS = 256
 

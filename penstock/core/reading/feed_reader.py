@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key, key_text
 from penstock.core.reading.generation_differences import differing, next_switch
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core.reading.store_snapshot import Snapshot
 from penstock.core.reading.visibility import Span, net_changes, next_span, read_spans, saved_position
 from penstock.mapreduce import RowReading, feed_key, read_result_changes
 from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, PositionExpired

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import DocumentLog, forget_step, segments_from
 from penstock.core.catalog_nodes import numbers_moved_lines
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core.reading.store_snapshot import Snapshot
 from penstock.gateway import TableNode, forgettable
 
 if TYPE_CHECKING:

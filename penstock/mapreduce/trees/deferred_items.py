@@ -23,7 +23,7 @@ from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_log import last_of_each
 from penstock.mapreduce.trees.batch_items import Side
-from penstock.mapreduce.trees.tree_rows import TreeBatch
+from penstock.mapreduce.trees.changed_rows import TreeBatch
 from penstock.views import TreeCell, Values, is_tree_cell, plain_fields
 
 MOST = 1 << 16

@@ -28,8 +28,8 @@ from penstock.mapreduce.maps.emissions import Contributions
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import read_leaves, short_column, short_column_values
 from penstock.mapreduce.trees.batch_items import items_of
+from penstock.mapreduce.trees.changed_rows import CellStates, ChangedRows, TreeBatch, TreeRows, answers_of
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
-from penstock.mapreduce.trees.tree_rows import CellStates, ChangedRows, TreeBatch, TreeRows, answers_of
 from penstock.mapreduce.tries.value_trie import Settled, ValueTree
 from penstock.views import Path, State, TreeCell, is_accumulator, is_tree_cell
 

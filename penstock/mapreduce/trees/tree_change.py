@@ -12,8 +12,8 @@ from penstock.mapreduce.columns.items import Items, Mask
 from penstock.mapreduce.fold.feed_rows import FeedChanges
 from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.nodes.node_log import Nodes
+from penstock.mapreduce.trees.changed_rows import ChangedRows
 from penstock.mapreduce.trees.deferred_items import WaitingItems
-from penstock.mapreduce.trees.tree_rows import ChangedRows
 from penstock.views import ABSENT
 
 Depths = dict[tuple[bytes, int], int]  # known depth by group and trie

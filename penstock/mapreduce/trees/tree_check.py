@@ -22,9 +22,9 @@ from penstock.mapreduce.fold.row_format import RowState
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import Cut, Node, is_inner, packed, read_leaves, read_nodes, unpacked
 from penstock.mapreduce.nodes.node_levels import MASKS, Folding, address
+from penstock.mapreduce.trees.changed_rows import answer_of
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS
 from penstock.mapreduce.trees.tree_fold import TreeReduce
-from penstock.mapreduce.trees.tree_rows import answer_of
 from penstock.mapreduce.tries.partials import CellFolding, field_of
 from penstock.mapreduce.tries.value_trie import ValueTree, listed
 from penstock.views import Accumulator, GroupTotals, is_accumulator, is_tree_cell

@@ -29,11 +29,11 @@ from penstock.mapreduce.nodes.node_levels import Fetch, NewNodes, Tries
 from penstock.mapreduce.nodes.node_log import NodeLog, log_row
 from penstock.mapreduce.trees import deferred_items as waits
 from penstock.mapreduce.trees.batch_items import Side, coming
+from penstock.mapreduce.trees.changed_rows import ChangedRows, TreeBatch, TreeRows
 from penstock.mapreduce.trees.deferred_items import DeferredItems, KnownRoots, WaitingItems, stepped
 from penstock.mapreduce.trees.small_groups import RowsOnce, SmallGroups
 from penstock.mapreduce.trees.snapshot_nodes import CONTRIBUTIONS, TreeNodes, node_log_db
 from penstock.mapreduce.trees.tree_change import Depths, TreeChange
-from penstock.mapreduce.trees.tree_rows import ChangedRows, TreeBatch, TreeRows
 from penstock.mapreduce.tries.value_trie import Settled, ValueMoves, ValueTree
 from penstock.views import TS, GroupTotals, Path, is_accumulator, is_tree_cell, is_value_cell
 

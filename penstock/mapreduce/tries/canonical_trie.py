@@ -18,8 +18,8 @@ import numpy as np
 from penstock.mapreduce.columns.items import Ints, Items, Mask
 from penstock.mapreduce.nodes.node_format import Node, is_inner, node_lost, read_nodes
 from penstock.mapreduce.nodes.node_levels import Fetch, Folding, NewNodes, Tries, address
-from penstock.mapreduce.tries.changed_partials import TrieUpdate
 from penstock.mapreduce.tries.inline_trie import grown_inline, stays_inline
+from penstock.mapreduce.tries.path_refold import TrieUpdate
 from penstock.mapreduce.tries.small_trie_update import FEW, SmallTrieUpdate
 
 

@@ -18,7 +18,7 @@ from penstock.mapreduce.columns.items import Ints, Items, Texts
 from penstock.mapreduce.nodes import node_levels as trees
 from penstock.mapreduce.nodes.node_format import INNER, Cut, Node, short_column, short_column_values
 from penstock.mapreduce.nodes.node_levels import MASKS, Level, NewNodes, address, depths_for
-from penstock.mapreduce.tries.changed_partials import ChangedLeaves, TrieUpdate
+from penstock.mapreduce.tries.path_refold import ChangedLeaves, TrieUpdate
 
 FEW = 16
 """Limit of items of a small change."""

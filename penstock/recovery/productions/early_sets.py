@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cache import Reader, Writer, pack, seal, unpack, unseal
-from penstock.recovery.productions.stored_productions import OldEpoch
+from penstock.recovery.productions.numbered_productions import OldEpoch
 
 __all__ = ["BEFORE", "EarlySet", "Guard", "UndoRow", "keep_before", "newer", "unconfirmed_batches", "undo_rows"]
 

@@ -8,7 +8,7 @@ from penstock.kafka import KafkaFault, address_of, connect
 from penstock.spout.errors import UriError
 from penstock.spout.kafka_records import KEYS, KafkaFormat
 from penstock.spout.kafka_spout import EARLIEST, LATEST, KafkaSpout, ReadOptions
-from penstock.spout.uri import Uri
+from penstock.spout.uri_parts import Uri
 
 _DEBEZIUM, _TOPIC = "debezium", "topic"
 _OPTIONS = ("from", "lost", "envelope", "key", "keys", "name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from penstock.spout.errors import UriError
-from penstock.spout.uri import Uri
+from penstock.spout.uri_parts import Uri
 from penstock.spout.wallaroo_records import MessageFormat
 from penstock.spout.wallaroo_source_spout import WallarooSourceSpout
 from penstock.spout.wallaroo_spout import WallarooSpout

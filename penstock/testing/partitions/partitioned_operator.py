@@ -13,8 +13,8 @@ from penstock.testing.simulator.fault_plan import Operate, OperatorAction
 from penstock.testing.simulator.operator import Operator, holds_any
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.partitioned_machine import PartitionedMachine
     from penstock.testing.partitions.partitioned_plan import PartitionedStep
+    from penstock.testing.partitions.simulated_processes import PartitionedMachine
 
 _LIMITS = (1, 1, 2, 5, 50)  # documents in one step of a build
 _BEFORE = (0, 0, 1, -1)

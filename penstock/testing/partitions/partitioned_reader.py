@@ -17,7 +17,7 @@ from penstock.testing.simulator.checks import Finding, demand
 from penstock.views import ABSENT
 
 if TYPE_CHECKING:
-    from penstock.testing.partitions.partitioned_machine import PartitionedMachine
+    from penstock.testing.partitions.simulated_processes import PartitionedMachine
 
 TOKENS = "tokens"
 """The name of the app whose records have tokens."""

@@ -13,10 +13,10 @@ from penstock.cache import BatchRejected, StoreFull
 from penstock.engine import Member, Switching, guard_of
 from penstock.recovery import EarlySet, OldEpoch
 from penstock.testing.partitions.partitioned_checks import AtRest
-from penstock.testing.partitions.partitioned_machine import Ended, PartitionedMachine, RoutedRecords
 from penstock.testing.partitions.partitioned_operator import PartitionedOperator
 from penstock.testing.partitions.partitioned_plan import PartitionedPlan, PartitionedStep
 from penstock.testing.partitions.partitioned_reader import SavedReader
+from penstock.testing.partitions.simulated_processes import Ended, PartitionedMachine, RoutedRecords
 from penstock.testing.partitions.simulated_wire import EarlyWire, Packet
 from penstock.testing.simulator.checks import Finding, Wrong, demand, differences
 from penstock.testing.simulator.client import calls_of, is_list, put_by

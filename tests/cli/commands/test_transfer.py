@@ -25,7 +25,7 @@ import penstock as ps
 from penstock.cache import canonical, pack_document, parse_rfc3339
 from penstock.cli.app_file import load as load_app
 from penstock.cli.commands import load as load_module
-from penstock.cli.files import csv_parquet, lossless_json
+from penstock.cli.files import csv_parquet_export, lossless_json
 from penstock.gateway import TableBatch
 from penstock.spout import SpoutBatch
 from tests.cli.conftest import Run
@@ -317,7 +317,7 @@ def test_parquet(documents: Path, run: Run) -> None:
 def test_more_rows_than_are_written_at_once(everything: Path, run: Run) -> None:
     with opened() as engine:
         engine.put_many("plain", [{"id": i, "v": i} for i in range(1_000)])
-    with mock.patch.object(csv_parquet, "_ROWS", 64):
+    with mock.patch.object(csv_parquet_export, "_ROWS", 64):
         run("export", "plain", "-o", "a.parquet")
         run("export", "plain", "-o", "a.csv")
     assert sorted(pq.read_table("a.parquet")["v"].to_pylist()) == list(range(1_000))
@@ -356,7 +356,7 @@ def test_what_was_typed_wrong(documents: Path, run: Run) -> None:
     assert "packed by itself" in run("export", "numbers", "-o", "a.parquet.gz", code=2).stderr
     assert "no such file" in run("import", "numbers", "nothing.jsonl", code=2).stderr
     assert "there is no store" in run("--store", "nowhere", "export", "numbers", code=2).stderr
-    with mock.patch.object(csv_parquet, "_MOST", 3):
+    with mock.patch.object(csv_parquet_export, "_MOST", 3):
         assert "more than 3 different fields" in run("export", "numbers", "--format", "csv", code=2).stderr
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.cache import decode_key
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core.reading.store_snapshot import Snapshot
 from penstock.engine import Core, open_on
 from penstock.mapreduce import RowReading, RowState, read_feed, same_result
 from penstock.views import ABSENT

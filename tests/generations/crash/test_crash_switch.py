@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from penstock.core import generation_switch
 from penstock.core.commit import Core
-from penstock.core.reading.snapshot import Snapshot
+from penstock.core.reading.store_snapshot import Snapshot
 from penstock.engine import Catalog, PartitionedStore, partitioned_opening
 from penstock.generations import build_progress
 from penstock.mapreduce import small_trees
@@ -254,7 +254,7 @@ def _the_feed_shows_a_switch_at_once(m: pytest.MonkeyPatch) -> None:
 
 
 def _the_position_counts_the_switch(m: pytest.MonkeyPatch) -> None:
-    m.setattr("penstock.core.reading.snapshot.former_state", lambda state, unfinished: state)
+    m.setattr("penstock.core.reading.store_snapshot.former_state", lambda state, unfinished: state)
 
 
 def _an_opening_does_not_finish_it(m: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ TIES = [
     ),
     Bug(
         "a node without bits left to tell its items apart is cut",
-        "mapreduce.tries.changed_partials:TrieUpdate._split",
+        "mapreduce.tries.path_refold:TrieUpdate._split",
         "& (depth < DEEPEST)",
         "& (depth < DEEPEST - 1)",
     ),

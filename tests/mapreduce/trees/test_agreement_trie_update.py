@@ -21,8 +21,8 @@ from penstock.mapreduce.nodes.node_levels import NewNodes, Tries
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.tries import canonical_trie as tries
 from penstock.mapreduce.tries.canonical_trie import Trie
-from penstock.mapreduce.tries.changed_partials import TrieUpdate
 from penstock.mapreduce.tries.partials import CellFolding, ValueTally
+from penstock.mapreduce.tries.path_refold import TrieUpdate
 from penstock.views import is_tree_cell
 from tests.harness.planting import Bug
 from tests.mapreduce.reducers.tree_shapes import values_of

@@ -14,7 +14,7 @@ from penstock.generations import generation_numbers
 from penstock.partitions.exchange import exchange
 from penstock.partitions.union import view_building
 from penstock.testing.inputs.trial_apps import trials
-from penstock.testing.partitions import partitioned_machine
+from penstock.testing.partitions import simulated_processes
 from penstock.testing.partitions.partitioned_plan import partitioned_plan
 from penstock.testing.partitions.partitioned_run import PartitionedFailure, run_partitioned
 
@@ -49,7 +49,7 @@ def _nothing_is_owed(m: pytest.MonkeyPatch) -> None:
 
 
 def _switch_before_all_arrived(m: pytest.MonkeyPatch) -> None:
-    m.setattr(partitioned_machine._Served, "carry", lambda self: [])
+    m.setattr(simulated_processes._Served, "carry", lambda self: [])
 
 
 def _begin_anew_with_each_process(m: pytest.MonkeyPatch) -> None:

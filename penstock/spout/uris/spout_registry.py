@@ -16,7 +16,7 @@ from penstock.spout.errors import UnknownScheme, UriError
 from penstock.spout.files.line_files import FileSpout
 from penstock.spout.files.path_spouts import open_file
 from penstock.spout.protocol import Spout
-from penstock.spout.uri import Uri
+from penstock.spout.uri_parts import Uri
 from penstock.spout.uris.kafka_uri import open_kafka
 from penstock.spout.uris.wallaroo_uri import open_wallaroo, open_wallaroo_source
 

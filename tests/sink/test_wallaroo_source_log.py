@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sink import message_log
-from penstock.sink.message_log import MessageLog
+from penstock.sink import wallaroo_source_log
+from penstock.sink.wallaroo_source_log import MessageLog
 
 
 def opened(path: Path) -> MessageLog:
@@ -48,7 +48,7 @@ def test_a_log_that_is_cut_anywhere_has_whole_positions(tmp_path: Path) -> None:
 
 
 def test_acknowledged_messages_of_a_long_log_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_log, "_LONG", 100)
+    monkeypatch.setattr(wallaroo_source_log, "_LONG", 100)
     log = opened(tmp_path)
     log.drop(0)
     assert log.first == 1
