@@ -148,6 +148,11 @@ def hidden(text: str) -> str:
 
     >>> hidden("users=kafka://sue:pass@host:9092/users?sasl.password=pass&from=latest")
     'users=kafka://sue:***@host:9092/users?sasl.password=***&from=latest'
+
+    The colon after a URI stays, so a text that is masked again is the same.
+
+    >>> hidden(hidden("orders=wallaroo://host:7100?cookie=C: it is refused"))
+    'orders=wallaroo://host:7100?cookie=***: it is refused'
     """
     for pattern in _SECRETS:
         text = pattern.sub(r"\1***", text)
@@ -158,7 +163,10 @@ _SECRETS = (  # each pattern matches up to the last @, since a password may cont
     re.compile(r"(://[^\s:/@]*:)(?!\d+(?:[\s/?,:]|$))[^\n]*(?=@)"),  # not after a port
     re.compile(r"(://[^\s:/@]*:)\S*(?=@)"),
     re.compile(r"(\bkafka:(?://)?)(?!\S*:\*\*\*@)\S*(?=@)"),  # a user name alone may be a token
-    re.compile(r"([?&][^\s=&]*(?:pass|secret|token|cookie|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+", re.IGNORECASE),
+    re.compile(
+        r"([?&][^\s=&]*(?:pass|secret|token|cookie|credential|jaas|key\.pem)[^\s=&]*=)[^\s&]+?(?=:?(?:\s|$)|&)",
+        re.IGNORECASE,
+    ),
 )
 
 

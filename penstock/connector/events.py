@@ -27,6 +27,11 @@ class SessionFailed(msgspec.Struct, frozen=True):
     text: str
     by_peer: bool
 
+    @property
+    def is_final(self) -> bool:
+        """The peer refuses the cookie or the version, so it refuses each further session too."""
+        return self.by_peer and self.text.startswith(("Bad cookie", "Unknown protocol version"))
+
 
 class Disconnected(msgspec.Struct, frozen=True):
     """The session ended without ERROR."""

@@ -246,6 +246,8 @@ class WallarooSink:
             for event in link.turn(_LOOK):
                 if isinstance(event, kind):
                     return event
+                if isinstance(event, SessionFailed) and event.is_final:
+                    raise SinkTaken(self._text, f"the sink refused: {event.text}", "compare both configurations")
                 if isinstance(event, SessionFailed) and not event.text.startswith(SILENT):
                     reason = event.text
             if link.session.over or time.monotonic() > end:

@@ -264,15 +264,16 @@ def test_a_bad_name_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, ("127.0.0.1", 9), name="of two words").begin()
 
 
-def test_a_wrong_cookie_is_named(tmp_path: Path) -> None:
+def test_a_wrong_cookie_is_named_at_both_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with target(tmp_path / "store", 0) as store:
         sink = WallarooSink("wallaroo://there", store.address, "wrong", "w1", VIEW, "value", json.dumps)
         sink.folder = str(tmp_path)
         sink.begin()
         sink.write([change(1)])
-        with pytest.raises(SinkTaken, match="Bad cookie"):
+        with pytest.raises(SinkTaken, match="the sink refused: Bad cookie; compare both configurations"):
             sink.holds(1)
         sink.close()
+    assert caplog.text.count("a session of worker without HELLO was ended here: Bad cookie") == 1
 
 
 def test_a_sink_that_is_paused_gets_the_changes_later(tmp_path: Path) -> None:

@@ -54,3 +54,9 @@ def test_a_port_in_use_is_named() -> None:
 
 def test_a_cookie_is_hidden() -> None:
     assert hidden("orders=wallaroo://127.0.0.1:7100?cookie=C&name=a").endswith("?cookie=***&name=a")
+
+
+@pytest.mark.parametrize("value", ["C", "a:b", "C:", ":", "***"])
+def test_the_colon_after_a_cookie_stays_however_often_it_is_hidden(value: str) -> None:
+    once = hidden(f"orders=wallaroo://127.0.0.1:7100?cookie={value}: refused")
+    assert once == hidden(once) == "orders=wallaroo://127.0.0.1:7100?cookie=***: refused"

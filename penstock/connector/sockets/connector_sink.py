@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from penstock.connector.errors import ConnectorFault, HostClosed
 from penstock.connector.participant_registry import ParticipantRegistry
@@ -180,7 +180,7 @@ class ConnectorSink:
         self._server.close()
         self._folder.close()
 
-    def __enter__(self) -> ConnectorSink:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

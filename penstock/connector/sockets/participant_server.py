@@ -49,7 +49,7 @@ class WorkerConversation:
 
     @property
     def peer(self) -> str:
-        return f"worker {self._participant.worker}"
+        return f"worker {self._participant.worker or 'without HELLO'}"
 
     @property
     def pause(self) -> None:
@@ -70,7 +70,8 @@ class WorkerConversation:
                 elif isinstance(event, SessionFailed):
                     by = "by the worker" if event.by_peer else "here"
                     # A worker that reconnects is denied until its former session has ended, which is no fault.
-                    level = logging.WARNING if self._participant.is_approved else logging.INFO
+                    denied = self._participant.worker is not None and not self._participant.is_approved
+                    level = logging.INFO if denied else logging.WARNING
                     _log.log(level, "a session of %s was ended %s: %s", self.peer, by, event.text)
 
     def wake(self) -> None:

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from penstock.connector.coordinator import EndStream, StartSession
 from penstock.connector.errors import ConnectorFault, PointLost
@@ -48,7 +49,6 @@ MOST_WAITING = 64 << 20
 """Bytes of messages that may wait for their acknowledgement."""
 _LOOK = 0.2  # seconds of one wait for the socket
 _CONNECTING = 5.0  # seconds of one attempt to connect
-_FINAL = ("Bad cookie", "Unknown protocol version")
 
 
 class ClientStream:
@@ -184,7 +184,7 @@ class ConnectorSource:
         self._closed = True
         self._disconnect("the source is closed")
 
-    def __enter__(self) -> ConnectorSource:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
@@ -286,7 +286,7 @@ class ConnectorSource:
     def _handle(self, event: Event) -> None:
         if isinstance(event, SessionFailed):
             self._ended = event.text
-            if event.by_peer and event.text.startswith(_FINAL):
+            if event.is_final:
                 self.abort()
                 raise ConnectorFault(self._where, f"the worker refused: {event.text}", "compare both configurations")
         elif isinstance(event, RestartRequested):
