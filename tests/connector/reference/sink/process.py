@@ -50,6 +50,18 @@ def interpreter() -> str:
     return python
 
 
+@cache
+def codec() -> Any:
+    """Return the module of the checkout that encodes and decodes frames. It is loaded by its path."""
+    file = checkout() / _LIBRARY / "wallaroo/experimental/connector_wire_messages.py"
+    spec = importlib.util.spec_from_file_location("connector_wire_messages", file)
+    assert spec is not None, file
+    assert spec.loader is not None, file
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class ReferenceSink:
     """One reference sink with a folder of its own. Use it in a `with` statement."""
 
