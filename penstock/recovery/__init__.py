@@ -1,5 +1,6 @@
 """Recovery: check, repair and quarantine of a store, messages between partitions, and the oracle."""
 
+from penstock.recovery.check.joined_rows_check import side_holds
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
@@ -194,6 +195,7 @@ __all__ = [
     "saved",
     "scanned",
     "scratch_folder",
+    "side_holds",
     "sort_place",
     "take_step",
     "temporary_store",

@@ -24,7 +24,7 @@ from penstock.testing.seeds.seed_search import Clock, SeedFile, Seeds, Totals, a
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.fault_plan import plan_of
 from penstock.testing.simulator.run import Failure
-from penstock.views import App, Table, View
+from penstock.views import App, Join, Table, View
 
 _RECORDS = 120
 _DEFAULT = 20.0
@@ -166,9 +166,12 @@ class _Test:
         for view in self._app.views():
             if view.name in self._verdicts:
                 continue
-            docs = (
-                samples[view.source.name] if isinstance(view.source, Table) else oracle.view(view.source.name).sorted()
-            )
+            if isinstance(view.source, Table):
+                docs = samples[view.source.name]
+            elif isinstance(view.source, Join):
+                docs = list(oracle.joined(view.source).rows)
+            else:
+                docs = oracle.view(view.source.name).sorted()
             some = documents_of(docs)
             found = breach_of(view, some)
             if found is None:

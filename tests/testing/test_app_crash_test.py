@@ -38,6 +38,40 @@ def test_a_sound_app_passes_and_says_what_was_done() -> None:
     assert "faults struck at" in lines[3]
 
 
+def an_app_with_a_join() -> ps.App:
+    app = ps.App("shop")
+    orders, users = app.table("orders", key="id"), app.table("users", key="id")
+    sold = app.join("sold", order=orders, user=users, on={"order.user": "user.id"})
+    names = sold.view("sums", key="user.name", value="order.v", reduce=ps.sum())
+    names.view("sizes", key="value", reduce=ps.count())
+    orders.view("mine", key="user", where=ps.field("v") >= 0, reduce=ps.count())
+    return app
+
+
+ORDERS = [{"id": i, "user": i % 5 if i else {"a": 1}, "v": i} for i in range(8)]  # the join holds the first
+
+
+def test_views_on_a_join_are_tested() -> None:
+    report = crashtest(an_app_with_a_join(), {"users": DOCS, "orders": ORDERS}, seeds=12)
+    assert report.ok, str(report)
+    assert [v.name for v in report.verdicts] == ["sums", "sizes", "mine"]
+
+
+def test_a_law_that_a_function_view_on_a_join_breaks_is_found() -> None:
+    app, seen = an_app_with_a_join(), list[Any]()
+    sold = app.joins()[0]
+
+    @sold.view(reduce=ps.count())
+    def numbered(row: dict[str, Any]) -> Iterator[Any]:
+        seen.append(row)
+        yield len(seen)
+
+    report = crashtest(app, {"users": DOCS, "orders": ORDERS}, seeds=3)
+    breach = {v.name: v.breach for v in report.verdicts}["numbered"]
+    assert breach is not None
+    assert breach.law is Law.HIDDEN
+
+
 def test_a_bug_is_found_told_and_remembered(tmp_path: Path) -> None:
     file = tmp_path / "crashtest.seeds"
     with planted(bug_of("a view of a view is not told of groups that go")):

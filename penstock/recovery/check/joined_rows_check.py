@@ -13,16 +13,21 @@ from penstock.recovery.oracle.plain_joins import joined
 from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.views import Join, SideView
 
-__all__ = ["joined_documents", "joined_emissions"]
+__all__ = ["joined_documents", "joined_emissions", "side_holds"]
+
+
+def side_holds(snap: Snapshot, join: Join) -> bool:
+    """Return True if a side of a join holds a document. It counts with its last accepted version, which is gone."""
+    own = [side for side in snap.schema.sides if isinstance(side.view, SideView) and side.view.join == join.name]
+    return any(snap.reader().count(held_db(side.number)) for side in own)
 
 
 def joined_documents(snap: Snapshot, join: Join) -> list[tuple[Any, Any]] | None:
     """Return the rows of a join by key, recomputed from the documents of its sides.
 
-    Return None if a side holds a document: it counts with a version that is gone.
+    Return None if a side holds a document.
     """
-    own = [side for side in snap.schema.sides if isinstance(side.view, SideView) and side.view.join == join.name]
-    if any(snap.reader().count(held_db(side.number)) for side in own):
+    if side_holds(snap, join):
         return None
     return joined(join, {side.name: list(snap.table(side.source.name).items()) for side in join.sides}).rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from penstock.engine import Engine
-from penstock.recovery import Repaired
+from penstock.recovery import Repaired, side_holds
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.simulator.checks import Finding
 from penstock.testing.simulator.fault_plan import Operate, OperatorAction
@@ -16,9 +16,10 @@ from penstock.views import App
 
 
 def holds_any(engine: Engine) -> bool:
-    """Return whether a view holds documents or groups. A repair may change these."""
+    """Return whether a view or a join holds documents or groups. A repair may change these."""
     with engine.snapshot() as snap:
-        return any(snap.holds_any(name) for name in snap.schema.views)
+        held = any(snap.holds_any(name) for name in snap.schema.views)
+        return held or any(side_holds(snap, join) for join in snap.schema.joins.values())
 
 
 class Operator:
