@@ -1,5 +1,6 @@
 """One partition: its catalog, and the transaction that takes a batch."""
 
+from penstock.core.cache_budget import MEMORY
 from penstock.core.commit import Core
 from penstock.core.damage_names import database_labels
 from penstock.core.feed_log import CHANGES
@@ -86,6 +87,7 @@ from penstock.core.upkeep.store_thread import StoreThread
 __all__ = [
     "CHANGES",
     "FORMAT",
+    "MEMORY",
     "MOST_BYTES",
     "NAME",
     "ONE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from penstock.mapreduce import (
 )
 from penstock.views import App, FieldMap, Join, Source, Table, side_views
 
-__all__ = ["NodeMaker", "drop_largest", "filling_nodes", "halting", "numbers_moved_lines"]
+__all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines"]
 
 _log = logging.getLogger("penstock.engine")
 
@@ -109,18 +109,6 @@ def filling_nodes(
     for view in views.values():
         view.building = HiddenGeneration()
     return tables, list(views.values())
-
-
-def drop_largest(tables: Mapping[str, TableNode], views: Iterable[ViewNode], budget: int) -> None:
-    """Drop caches of nodes, the largest first, until the rest is within the budget of bytes."""
-    sizes = {name: node.nbytes() for name, node in tables.items()}
-    chained = [view for view in views if not isinstance(view.view.source, Table)]
-    if sum(sizes.values()) + sum(view.nbytes(spaces=True) for view in chained) <= budget:
-        return
-    for view in chained:
-        view.forget(None)
-    if sum(sizes.values()) > budget:
-        tables[max(sizes, key=sizes.__getitem__)].forget()
 
 
 def numbers_moved_lines(catalog: Catalog, state: StateRow, table: Table) -> bool:

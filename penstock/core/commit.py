@@ -18,7 +18,8 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Store, StoreDamaged, Writer, naming
-from penstock.core.catalog_nodes import NodeMaker, drop_largest, filling_nodes, halting, numbers_moved_lines
+from penstock.core.cache_budget import CacheBudget
+from penstock.core.catalog_nodes import NodeMaker, filling_nodes, halting, numbers_moved_lines
 from penstock.core.damage_names import database_labels
 from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
@@ -35,11 +36,7 @@ from penstock.mapreduce import ViewNode, Writes
 from penstock.views import App, Changed
 
 _T = TypeVar("_T")
-_BASE = 96 << 20  # bytes for Python, NumPy and a batch in progress
-_SLOT = 40  # bytes that a key takes at least
-_LEAST_SLOTS, _MOST_SLOTS = 1 << 16, 1 << 27
 _COMPACT_LEAST = 1 << 10
-_WEIGH_EVERY = 1 << 12  # records between two measurements of the caches
 
 
 class Core:
@@ -63,11 +60,9 @@ class Core:
         self.tails = Tails()
         self._path = path
         self._schema: Schema | None = None
-        self._budget = max(settings.memory - _BASE, 8 << 20)
+        self._budget = CacheBudget(settings.memory)
         self._readonly = readonly  # a read-only core caches no documents: its snapshots read the store
-        self._slots = 1 if readonly else min(max(self._budget // _SLOT, _LEAST_SLOTS), _MOST_SLOTS)
         self._limits = settings.limits
-        self._unweighed = 0
         self._busy = False
         self.feed = FeedLog(settings.changes)
         self.state = StateRow()
@@ -147,7 +142,8 @@ class Core:
 
     def making(self, numbers: Mapping[str, int], kinds: Mapping[str, str]) -> NodeMaker:
         """Return the factory for nodes of tables and views with these numbers."""
-        return NodeMaker(self.app, numbers, kinds, self.catalog.seed, self._slots, self._limits)
+        slots = 1 if self._readonly else self._budget.slots
+        return NodeMaker(self.app, numbers, kinds, self.catalog.seed, slots, self._limits)
 
     def begin_epoch(self) -> None:
         """Begin the epoch of a new writer: messages of older epochs count no longer."""
@@ -369,10 +365,7 @@ class Core:
 
     def weigh(self, n: int) -> None:
         """Count the documents that were processed, and measure the caches from time to time."""
-        self._unweighed += n
-        if self._unweighed >= _WEIGH_EVERY:
-            self._unweighed = 0
-            drop_largest(self.tables, self.views.values(), self._budget)
+        self._budget.weigh(n, self.tables, self.views.values())
 
     def close(self) -> None:
         """Release the caches, and close the store."""

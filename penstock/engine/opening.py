@@ -22,6 +22,7 @@ from penstock.cache import (
 )
 from penstock.core import (
     CHANGES,
+    MEMORY,
     Core,
     Scrubbing,
     Settings,
@@ -34,7 +35,7 @@ from penstock.core import (
 from penstock.engine.engine import Engine
 from penstock.engine.partitioned_opening import open_partitions, read_parted
 from penstock.engine.unpartitioned_store import UnpartitionedStore
-from penstock.generations import MEMORY, Migrate, build_small_change, core_on
+from penstock.generations import Migrate, build_small_change, core_on
 from penstock.remote import drop_socket, take_socket
 from penstock.views import App
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.cache import Limits, Store, WriterLock
-from penstock.core import Core, Settings
+from penstock.core import MEMORY, Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.unpartitioned_store import UnpartitionedStore
-from penstock.generations import MEMORY, GenerationNumbers, Migrate, core_on
+from penstock.generations import GenerationNumbers, Migrate, core_on
 from penstock.partitions import PartitionExchange
 from penstock.views import App
 

@@ -13,14 +13,13 @@ from penstock.generations.build_progress import (
 )
 from penstock.generations.build_thread import BuildingEngine, BuildTurns, Turn, start_build
 from penstock.generations.generation_numbers import GenerationNumbers, agree_numbers
-from penstock.generations.opening_with_app import MEMORY, Migrate, core_on
+from penstock.generations.opening_with_app import Migrate, core_on
 from penstock.generations.preview import preview_of
 from penstock.generations.refill import Progressed, Refilled, Refilling, begin, not_meant
 from penstock.generations.refill_steps import refill_step
 
 __all__ = [
     "AT_ONCE",
-    "MEMORY",
     "STEP",
     "BuildProgress",
     "BuildTurns",

@@ -29,9 +29,8 @@ from penstock.generations.generation_numbers import GenerationNumbers
 from penstock.generations.refill import without_leftover
 from penstock.views import App, Changed, check_runnable
 
-__all__ = ["MEMORY", "Migrate", "core_on"]
+__all__ = ["Migrate", "core_on"]
 
-MEMORY = 512 << 20
 Migrate = Literal["auto", "refuse"]
 
 

@@ -16,9 +16,8 @@ import time
 from typing import Any, Literal
 
 from penstock.cache import PenstockError, StoreInUse
-from penstock.core import Scrubbing
+from penstock.core import MEMORY, Scrubbing
 from penstock.engine.opening import open_engine
-from penstock.generations import MEMORY
 from penstock.remote import RemoteWriter, StoreWriter, WireClosed
 from penstock.views import App
 
