@@ -8,7 +8,6 @@ from typing import Literal
 
 from penstock.cache import (
     PRIVATE,
-    ArgumentKind,
     DefinitionError,
     Limits,
     MemoryStore,
@@ -16,7 +15,6 @@ from penstock.cache import (
     StoreMissing,
     WriterLock,
     checked,
-    key_text,
     naming,
     open_lmdb,
 )
@@ -33,6 +31,7 @@ from penstock.core import (
     read_layout,
 )
 from penstock.engine.engine import Engine
+from penstock.engine.open_options import check_options
 from penstock.engine.partitioned_opening import open_partitions, read_parted
 from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.generations import Migrate, build_small_change, core_on
@@ -86,7 +85,7 @@ def open_engine(
     ...         snap.view("namecount")["Sue"]
     2
     """
-    _check_options(app, migrate, durability, mode, limits, scrub)
+    check_options(app, migrate, durability, mode, limits, scrub)
     settings = Settings(memory, limits or Limits(), changes, mode, scrub)
     if path is None:
         if readonly:
@@ -113,24 +112,6 @@ def open_engine(
             drop_socket(where, sock)
         owner.close()
         raise
-
-
-def _check_options(
-    app: object, migrate: object, durability: object, mode: object, limits: object, scrub: object
-) -> None:
-    if not isinstance(app, App):
-        raise DefinitionError(f"ps.open() got {key_text(app)} where the app goes; write ps.open(app, 'state')")
-    if not isinstance(migrate, str) or migrate not in ("auto", "refuse"):
-        raise DefinitionError(f"migrate= is {key_text(migrate)}; write 'auto' or 'refuse'")
-    if not isinstance(durability, str) or durability not in ("sync", "group"):
-        raise DefinitionError(f"durability= is {key_text(durability)}; write 'sync' or 'group'")
-    if isinstance(mode, bool) or not isinstance(mode, int) or mode & ~0o777 or mode & 0o700 != 0o700:
-        advice = "write permissions that include those of this user, such as 0o750"
-        raise DefinitionError(f"mode= is {key_text(mode)}; {advice}")
-    if limits is not None and not isinstance(limits, Limits):
-        raise ArgumentKind("limits", limits, "give penstock.cache.Limits, or leave it out")
-    if scrub is not None and not isinstance(scrub, Scrubbing):
-        raise ArgumentKind("scrub", scrub, "give penstock.engine.Scrubbing, or leave it out")
 
 
 def _writer(
