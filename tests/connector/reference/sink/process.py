@@ -90,7 +90,7 @@ class ReferenceSink:
         return self.folder / ".".join(parts)
 
     def _start(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        with socket.create_server(("127.0.0.1", self._port)) as free:  # a restart keeps the port
             self._port = free.getsockname()[1]
         home = checkout()
         command = [interpreter(), "-W", "ignore", str(home / _PROGRAM)]
