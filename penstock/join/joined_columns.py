@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import decode_key, encode_key
+from penstock.cache import decode_key, encode_entry
 from penstock.join.joined_rows import JoinedRows
 from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.mapreduce import Codes, Column, FieldPlan, SourceKeys, Spaces, condition, group_codes
@@ -87,7 +87,7 @@ def row_keys(rows: JoinedRows) -> list[tuple[Any, Any]]:
 def row_sources(rows: JoinedRows) -> SourceKeys:
     """Return the keys of the rows as sources of contributions."""
     text = np.empty(rows.i.size, object)
-    text[:] = list(map(encode_key, row_keys(rows)))
+    text[:] = list(map(encode_entry, row_keys(rows)))
     return SourceKeys(np.zeros(rows.i.size, np.int64), text)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import FEW, canonical, encode_key, stored_key
+from penstock.cache import FEW, canonical, encode_entry, stored_key
 from penstock.join.joined_columns import RowColumns, ViewColumns, row_documents, row_keys, row_sources
 from penstock.join.joined_rows import JoinedRows
 from penstock.mapreduce import (
@@ -73,7 +73,7 @@ def row_deltas(sides: Sequence[SideView], blocks: Iterable[JoinedRows]) -> list[
     out: dict[bytes, RowDelta] = {}
     for rows in blocks:
         for key, row in zip(row_keys(rows), row_documents(sides, rows), strict=True):
-            whole = encode_key(key)
+            whole = encode_entry(key)
             delta = out.get(whole)
             if delta is None:
                 delta = out[whole] = RowDelta(stored_key(whole), key, None, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import Reader, encode_key, stored_key, unpack, unseal
+from penstock.cache import Reader, encode_entry, stored_key, unpack, unseal
 from penstock.join.joined_columns import row_documents, row_keys, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows, SideChange
 from penstock.join.side_entries import Entries
@@ -66,10 +66,10 @@ class StoredJoin:
         out: dict[bytes, tuple[Any, dict[str, Any]]] = {}
         for rows in self.rows(reader) if wanted else ():
             keys = row_keys(rows)
-            found = [i for i, key in enumerate(keys) if stored_key(encode_key(key)) in wanted]
+            found = [i for i, key in enumerate(keys) if stored_key(encode_entry(key)) in wanted]
             if found:
                 at = np.array(found, np.int64)
                 some = JoinedRows(rows.plus, rows.left, rows.i[at], rows.right, rows.j[at])
                 for i, row in zip(found, row_documents(self.sides, some), strict=True):
-                    out[stored_key(encode_key(keys[i]))] = keys[i], row
+                    out[stored_key(encode_entry(keys[i]))] = keys[i], row
         return out

@@ -202,3 +202,33 @@ def test_other_joins_are_refused_at_opening(how: Any) -> None:
     app.join("sold", order=orders, customer=customers, on=ON, how=how)
     with pytest.raises(DefinitionError, match=f"'sold' has how='{how}'"):
         ps.open(app, None)
+
+
+def test_keys_that_are_too_long_for_one_key_together_join(store_path: Path) -> None:
+    key, other = "k" * 40_000, "m" * 40_000
+
+    def app() -> ps.App:
+        app = shop()
+        sold = app.joins()[0]
+        sold.view("rows", key="customer.country", value="order.a", reduce=None)
+        return app
+
+    with ps.open(app(), store_path) as engine:
+        engine.put("customers", {"id": key, "country": "no"})
+        engine.put_many("orders", [{"id": other, "c": key, "a": 1}, {"id": 7, "c": key, "a": 2, "word": 7}])
+        [entry] = engine.quarantine()
+        assert (entry.view, entry.key) == ("words", (7, key))
+        assert engine.restate("orders", other) == []
+    with ps.open(app(), store_path) as engine:
+        assert engine.check().ok
+        with engine.snapshot() as snap:
+            assert [one.key for one in snap.view("kept").why("no")] == [(7, key), (other, key)]
+            assert dict(snap.view("sums").items()) == {"no": 3}
+            assert dict(snap.view("words").items()) == {"no": 1}
+        engine.put("customers", {"id": key, "country": "se"})
+        engine.put("orders", {"id": 7, "c": key, "a": 2, "word": "s"})
+        assert list(engine.quarantine()) == []
+        with engine.snapshot() as snap:
+            assert dict(snap.view("words").items()) == {"se": 1, "ses": 1}
+            assert dict(snap.view("sums").items()) == {"se": 3}
+        assert engine.check().ok

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cache import encode_key, stored_key
+from penstock.cache import encode_entry, stored_key
 from penstock.core import Snapshot
 from penstock.join import row_documents, row_keys
 from penstock.mapreduce import Groups, ViewNode, copies, held_db
@@ -38,7 +38,7 @@ def joined_emissions(snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
     join = snap.schema.join(view.view.source.name)
     for rows in join.rows(snap.reader()):
         groups = Groups()
-        keys = [stored_key(encode_key(key)) for key in row_keys(rows)]
+        keys = [stored_key(encode_entry(key)) for key in row_keys(rows)]
         found = view.remembered(snap.reader(), groups).emissions(keys)
         remembered = [[] if own is None else own.pairs(0, groups) for own in found]
         n += differing(mapping, copies(row_documents(join.sides, rows)), remembered, unsure)

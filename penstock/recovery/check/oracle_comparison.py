@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import chain, groupby, islice
 from typing import Any
 
-from penstock.cache import Store, decode_key, encode_key, pack, stored_key, unpack, value_text
+from penstock.cache import Store, decode_key, encode_entry, encode_key, pack, stored_key, unpack, value_text
 from penstock.core import Snapshot, joined_rows
 from penstock.gateway import document_of, unwrap
 from penstock.mapreduce import IndexReduce, ViewNode, same_result
@@ -68,9 +68,14 @@ def _sort(mapping: FreshMap, view: ViewNode, documents: Iterable[tuple[Any, Any]
             for group in {group for group, _ in pairs or ()}:
                 n += 1
                 place = blake2b(group, digest_size=_DIGEST).digest() + n.to_bytes(8, "big")
-                rows[place] = pack([group, encode_key(key)])
+                rows[place] = pack([group, _encoded(key)])
         with store.write() as writer:
             writer.put_many(_DB, sorted(rows.items()))
+
+
+def _encoded(key: Any) -> bytes:
+    """Encode a key. The key of a joined row or of an index entry may be longer than that of a document."""
+    return encode_entry(key) if type(key) is tuple else encode_key(key)
 
 
 def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
@@ -90,8 +95,8 @@ def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[b
         moments = {rank(key): moment for key, _, moment in own if moment is not None}
         made = recomputed(view.view, [(key, doc) for key, doc, _ in own], moments)
         rows = [row for row in made.rows.values() if not row.refused]
-        rows = [row for row in rows if encode_key(row.group[0] if view.view.index else row.group) == whole]
-        for row, result in zip(rows, _shown_results(snap, view, [encode_key(row.group) for row in rows]), strict=True):
+        rows = [row for row in rows if _encoded(row.group[0] if view.view.index else row.group) == whole]
+        for row, result in zip(rows, _shown_results(snap, view, [_encoded(row.group) for row in rows]), strict=True):
             if result is not _HELD and (result is ABSENT or not same_result(result, row.result)):
                 yield _wrong(view, row.group, result, row.result)
 
