@@ -31,4 +31,7 @@ if __name__ == "__main__":
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     folder, address, cookie = sys.argv[1:]
-    print(send_folder(Path(folder), address, cookie), "lines sent")
+    try:
+        print(send_folder(Path(folder), address, cookie), "lines sent")
+    except ps.PenstockError as error:
+        sys.exit(str(error))

@@ -55,6 +55,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
         "penstock run --from users=users.jsonl --to namecount=namecount.jsonl",
         "penstock run --from users=users.jsonl --to 'namecount=file:changes.jsonl?envelope=change'",
         "penstock run --from users=kafka://localhost:9092/users --to namecount=kafka://localhost:9092/namecount",
+        "penstock run --from 'users=wallaroo://127.0.0.1:7100?cookie=C' --to 'namecount=wallaroo://127.0.0.1:7200?cookie=C'",
     ],
 )
 @click.option(
