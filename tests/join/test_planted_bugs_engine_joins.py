@@ -86,14 +86,14 @@ BUGS = [
     Bug(
         "rows are paired by the key of one side",
         "join.joined_view:row_deltas",
-        "whole = encode_key(key)",
-        "whole = encode_key(key[0])",
+        "whole = encode_entry(key)",
+        "whole = encode_entry(key[:1])",
     ),
     Bug(
         "the source of a contribution is the key of one side",
         "join.joined_columns:row_sources",
-        "map(encode_key, row_keys(rows))",
-        "(encode_key((one, None)) for one, _ in row_keys(rows))",
+        "map(encode_entry, row_keys(rows))",
+        "(encode_entry((one, None)) for one, _ in row_keys(rows))",
     ),
     Bug(
         "a field view folds the rows that come, and not those that go",
