@@ -22,7 +22,7 @@ from penstock.mapreduce.fold.feed_rows import (
     read_result_changes,
     result_changes,
 )
-from penstock.mapreduce.fold.group_sums import Delta, negated
+from penstock.mapreduce.fold.group_deltas import Delta, negated
 from penstock.mapreduce.fold.row_format import RowCodec, RowState, same_result
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns, of_yielded
 from penstock.mapreduce.group_crossing import (

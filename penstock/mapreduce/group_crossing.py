@@ -24,7 +24,7 @@ from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.columns.items import Items, SourceKeys
 from penstock.mapreduce.columns.partition_ranges import KeyRanges
 from penstock.mapreduce.contribution_sets import ContributionSets, named_by, net, of_others
-from penstock.mapreduce.fold.group_sums import Delta
+from penstock.mapreduce.fold.group_deltas import Delta
 from penstock.mapreduce.maps.emissions import Contributions, ContributionSources
 from penstock.mapreduce.nodes.node_format import Cut, read_leaves
 from penstock.views import TS, Path

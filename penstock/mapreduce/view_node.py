@@ -21,7 +21,7 @@ from penstock.mapreduce.columns.value_columns import input_column
 from penstock.mapreduce.contribution_sets import set_deltas
 from penstock.mapreduce.decode.decoder import Decoder
 from penstock.mapreduce.fold.accumulator_fold import ReduceNode, ViewChanges
-from penstock.mapreduce.fold.group_sums import Delta
+from penstock.mapreduce.fold.group_deltas import Delta
 from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns
 from penstock.mapreduce.group_crossing import GroupCrossing, TransactionContributions

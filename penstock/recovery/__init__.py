@@ -88,13 +88,13 @@ from penstock.recovery.quarantine.retry_drop import (
 from penstock.recovery.repair.document_scan import DocumentScan
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in, pairs_text, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
-from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, Shadows, hearing
 from penstock.recovery.repair.repair_errors import RebuildIncomplete
 from penstock.recovery.repair.repair_site import OneSite, Site, ViewComparison, fits_in_memory, scanned, temporary_store
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.repost import PostedValue, Repost, posted
 from penstock.recovery.repair.restatement import Restatement
 from penstock.recovery.repair.scratch_store import scratch_folder
+from penstock.recovery.repair.view_rebuild import Dictionaries, RebuildListener, Shadow, Shadows, hearing
 from penstock.recovery.repair_report import Mended, Repaired
 
 __all__ = [

@@ -106,7 +106,7 @@ BUGS = [
     Bug("ints wrap at 64 bits", "mapreduce.reducers.sums:SpillLayout.add_ints", "if not slow:", "if True:"),
     Bug(
         "sums of floats are rounded at every step",
-        "mapreduce.reducers.exact_sums:add_binary",
+        "mapreduce.reducers.exact_group_sums:add_binary",
         "if x & 1:",
         "(x, d), e = float(x).as_integer_ratio(), e\n    if x & 1:",
     ),

@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.cache import canonical, unpack
 from penstock.mapreduce import FunctionMapper, TreeReduce, emissions_db, held_db
 from penstock.spark import backfill
-from penstock.spark.backfill_job.key_buckets import KafkaRows
+from penstock.spark.backfill_job.records_by_key import KafkaRows
 from penstock.spark.backfill_job.table_inputs import TableInput
 from penstock.spark.task_messages import Origin
 from tests.spark.inprocess import InProcess

@@ -108,7 +108,7 @@ BUGS = [
         rich,
         Bug(
             "of equal ts the first wins",
-            "spark.backfill_job.bucket_task.write_bucket",
+            "spark.backfill_job.bucket_documents.write_bucket",
             "np.lexsort((records.minor,",
             "np.lexsort((-records.minor,",
         ),
@@ -117,7 +117,7 @@ BUGS = [
         unordered,
         Bug(
             "of equal ts the lesser bytes win",
-            "spark.backfill_job.bucket_task._by_bytes",
+            "spark.backfill_job.bucket_documents._by_bytes",
             "out[again] = placed",
             "out[again] = placed[::-1]",
         ),
@@ -126,7 +126,7 @@ BUGS = [
         rich,
         Bug(
             "a deletion is passed over",
-            "spark.backfill_job.bucket_task._Records.batch",
+            "spark.backfill_job.bucket_documents._Records.batch",
             "out.deletes[place] = deletion",
             "pass",
         ),
@@ -140,7 +140,7 @@ BUGS = [
             "index.add(segment, base, not table.has_ts)",
         ),
     ),
-    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_task.put_shares", "if rows:", "if not rows:")),
+    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_documents.put_shares", "if rows:", "if not rows:")),
     (
         rich,
         Bug(
@@ -181,7 +181,7 @@ BUGS = [
         rich,
         Bug(
             "a bucket is off by one",
-            "spark.backfill_job.key_buckets._Sorting._sort",
+            "spark.backfill_job.records_by_key._Sorting._sort",
             "np.uint64(64 - self._plan.bits))",
             "np.uint64(64 - self._plan.bits)) ^ np.uint64(self.size > 0)",
         ),
@@ -242,7 +242,7 @@ BUGS = [
         files,
         Bug(
             "what is rejected is lost",
-            "spark.backfill_job.bucket_task.write_bucket",
+            "spark.backfill_job.bucket_documents.write_bucket",
             "rejects += [pack(list(own)) for own in records.refused]",
             "pass",
         ),

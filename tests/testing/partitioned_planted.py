@@ -134,11 +134,11 @@ BUGS = [
     ),
     Bug(
         "sums beyond their lanes are added without them",
-        "mapreduce.fold.group_sums:added",
+        "mapreduce.fold.group_deltas:added",
         "| delta.spill.keys()",
         "",
     ),
-    Bug("sums wrap", "mapreduce.fold.group_sums:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
+    Bug("sums wrap", "mapreduce.fold.group_deltas:added", "set(np.flatnonzero(wraps.any(axis=0)).tolist())", "set()"),
     Bug(
         "a difference of floats that are as many as before is none",
         "mapreduce.reducers.sums:SpillLayout.settle",

@@ -22,7 +22,7 @@ from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.fold.accumulators import Accumulators
 from penstock.mapreduce.fold.feed_rows import FeedChanges, row_results
-from penstock.mapreduce.fold.group_sums import Delta, added
+from penstock.mapreduce.fold.group_deltas import Delta, added
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.fold.small_fold import FewContributions, SmallFold, one_by_one
 from penstock.mapreduce.maps.emissions import Contributions

@@ -27,7 +27,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from penstock.cache import PenstockError, StoreDamaged, canonical, error_text, seal, unpack_hook, unseal, unseal_many
-from penstock.mapreduce.reducers.exact_sums import LANE_MAX
+from penstock.mapreduce.reducers.exact_group_sums import LANE_MAX
 from penstock.views import Cell, Coded, Reducer, State, is_tree_cell, is_value_cell
 
 _SHORT_ARRAY = 15

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import StoreDamaged
 from penstock.mapreduce.columns.column import LaneKind
-from penstock.mapreduce.reducers.exact_sums import LANE_MAX, LANE_MIN, Floats
+from penstock.mapreduce.reducers.exact_group_sums import LANE_MAX, LANE_MIN, Floats
 from penstock.mapreduce.reducers.rounding import to_float
 from penstock.views import GroupTotals, Ints, Locals, Need, Path, SideTotals, State, Values
 

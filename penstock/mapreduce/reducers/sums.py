@@ -26,7 +26,7 @@ import numpy as np
 
 from penstock.cache import StoreDamaged
 from penstock.mapreduce.columns.column import KINDS, LaneKind
-from penstock.mapreduce.reducers.exact_sums import (
+from penstock.mapreduce.reducers.exact_group_sums import (
     LANE_MAX,
     LANE_MIN,
     BinarySums,

@@ -22,7 +22,7 @@ import numpy as np
 
 from penstock.cache import DefinitionError, ValueKind, canonical, normalise, unpack
 from penstock.mapreduce.columns.column import LaneKind
-from penstock.mapreduce.reducers.exact_sums import count_of
+from penstock.mapreduce.reducers.exact_group_sums import count_of
 from penstock.views import GroupTotals, Ints, Locals, Need, Path, SideTotals, State, Values
 
 _FIXED = frozenset((type(None), bool, int, float))

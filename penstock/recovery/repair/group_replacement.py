@@ -29,8 +29,8 @@ from penstock.mapreduce import (
     nodes_db,
     same_result,
 )
-from penstock.recovery.repair.rebuilt_view import Shadow
 from penstock.recovery.repair.stored_view import UNREADABLE, Item, StoredView
+from penstock.recovery.repair.view_rebuild import Shadow
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT
 

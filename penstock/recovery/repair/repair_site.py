@@ -21,10 +21,10 @@ from penstock.core import Catalog, Passed, Snapshot
 from penstock.mapreduce import Contributions, FeedChanges, IndexReduce, ViewNode, Writes
 from penstock.recovery.repair.group_replacement import GroupReplacement, ReplacedGroup
 from penstock.recovery.repair.join_scan import JoinScan
-from penstock.recovery.repair.rebuilt_view import Dictionaries, RebuildListener, Shadow, hearing
 from penstock.recovery.repair.repair_errors import RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.scratch_store import folder_store
+from penstock.recovery.repair.view_rebuild import Dictionaries, RebuildListener, Shadow, hearing
 from penstock.recovery.repair_report import Repaired
 from penstock.views import App, Join, Progress, Table, View
 

@@ -21,9 +21,9 @@ from penstock.recovery.quarantine.retry_drop import Foreign, OneStoreRetries
 from penstock.recovery.repair.emission_repair import repair_emissions, repair_missing_emissions
 from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement
-from penstock.recovery.repair.rebuilt_view import Shadow
 from penstock.recovery.repair.remembered_emissions import forget, gone_of, remembered_emission
 from penstock.recovery.repair.side_repair import replace_entries
+from penstock.recovery.repair.view_rebuild import Shadow
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Row
 

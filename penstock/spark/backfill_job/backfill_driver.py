@@ -40,10 +40,10 @@ from penstock.cache import (
 )
 from penstock.engine import described, is_store, open_on, read_catalog, transferred, writer
 from penstock.mapreduce import rows_db
-from penstock.spark.backfill_job.bucket_task import REPORT, BucketTask
+from penstock.spark.backfill_job.bucket_documents import REPORT, BucketTask
 from penstock.spark.backfill_job.contribution_blobs import bounds_of
-from penstock.spark.backfill_job.key_buckets import SCHEMA, IntakeTask
 from penstock.spark.backfill_job.range_tasks import PARTS, GroupRanges, RangeReduceTask, RangeSplitTask
+from penstock.spark.backfill_job.records_by_key import SCHEMA, IntakeTask
 from penstock.spark.backfill_job.result_loader import ResultLoader
 from penstock.spark.backfill_job.table_inputs import TableInput, table_input
 from penstock.spark.job_progress import report_progress

@@ -20,7 +20,7 @@ import numpy as np
 
 from penstock.cache import MemoryStore
 from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, emissions_db, nodes_db, rows_db
-from penstock.spark.backfill_job.bucket_task import put_shares
+from penstock.spark.backfill_job.bucket_documents import put_shares
 from penstock.spark.backfill_job.contribution_blobs import ContributionShare, fields_count, joined_shares
 from penstock.spark.backfill_job.contribution_collector import ContributionCollector
 from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile, read_task_results

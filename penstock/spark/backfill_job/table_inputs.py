@@ -20,7 +20,7 @@ from penstock.cache import DefinitionError, MissingExtra
 from penstock.engine import Batch, delivered
 from penstock.gateway import NUMBER, stamps_of
 from penstock.mapreduce import Decoder, FieldPlan, Spaces
-from penstock.spark.backfill_job.key_buckets import DocumentRows, InputRows, KafkaRows, PieceRows, pieces_read
+from penstock.spark.backfill_job.records_by_key import DocumentRows, InputRows, KafkaRows, PieceRows, pieces_read
 from penstock.spark.backfill_job.topic_range import TopicRows, head_of, range_data, ranges_of
 from penstock.spark.task_messages import Origin, Piece
 from penstock.spout import SourceUnreadable, Uri, UriError, file_size, format_of, null_texts

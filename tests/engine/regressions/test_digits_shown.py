@@ -14,7 +14,7 @@ import pytest
 import penstock as ps
 from penstock.cache import int_to_text, repr_of
 from penstock.recovery.oracle.plain_values import packed
-from penstock.spark.backfill_job.key_buckets import _key_of
+from penstock.spark.backfill_job.records_by_key import _key_of
 
 N = 10**8_999 + 7
 

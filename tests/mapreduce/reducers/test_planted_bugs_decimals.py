@@ -19,8 +19,10 @@ EDGES = ["0", "-0", "0.00", "0E-9", "1E+6144", "1E-6144", "-7E+3", "9" * 40 + ".
 REFUSED = ["1E+6145", "1E-6145", "NaN", "-Infinity", "1" * 10_001]
 BUGS = [
     Bug("digits after the point count as if before", "mapreduce.reducers.rounding:parts_of", "-len(places)", "0"),
-    Bug("a sum is rounded", "mapreduce.reducers.exact_sums:decimal_sums", "localcontext(EXACT)", "localcontext()"),
-    Bug("squares are not squared", "mapreduce.reducers.exact_sums:decimal_sums", "value * value", "value"),
+    Bug(
+        "a sum is rounded", "mapreduce.reducers.exact_group_sums:decimal_sums", "localcontext(EXACT)", "localcontext()"
+    ),
+    Bug("squares are not squared", "mapreduce.reducers.exact_group_sums:decimal_sums", "value * value", "value"),
     Bug("a flat map packs any Decimal", "cache.encoding.value_walk:_decimal_bytes", "_in_range(value)", "pass"),
 ]
 

@@ -43,7 +43,7 @@ BUGS = [
     Planted(
         Bug(
             "sums on their way are taken off with their sign",
-            "mapreduce.fold.group_sums:_negated",
+            "mapreduce.fold.group_deltas:_negated",
             "-x for i, x in enumerate(layout.wide(row))",
             "x for i, x in enumerate(layout.wide(row))",
         ),
@@ -63,7 +63,7 @@ BUGS = [
     Planted(
         Bug(
             "contributions count where they were found",
-            "recovery.repair.rebuilt_view:Shadows.add",
+            "recovery.repair.view_rebuild:Shadows.add",
             "groups.owners(self._ranges)[plus.code]",
             "0 * groups.owners(self._ranges)[plus.code]",
         ),

@@ -103,7 +103,7 @@ BUGS = [
     Planted(
         Bug(
             "what goes meanwhile is not heard",
-            "recovery.repair.rebuilt_view:Shadow.hear",
+            "recovery.repair.view_rebuild:Shadow.hear",
             "self.add(plus, minus)",
             "self.add(plus, minus.take(minus.code < 0))",
         ),

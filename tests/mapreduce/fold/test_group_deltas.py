@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.cache import pack
 from penstock.mapreduce import Column, count, histogram, mean, stddev, sum
-from penstock.mapreduce.fold.group_sums import Delta, added
+from penstock.mapreduce.fold.group_deltas import Delta, added
 from penstock.views import GroupTotals
 
 REDUCERS = (count("f"), sum("f"), mean("f"), stddev("f"), histogram([0, 10], "f"))

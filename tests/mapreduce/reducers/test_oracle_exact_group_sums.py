@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.mapreduce.columns.column import Column
-from penstock.mapreduce.reducers import exact_sums
+from penstock.mapreduce.reducers import exact_group_sums
 from penstock.mapreduce.reducers.invertible import count, mean, sum, variance
 from penstock.mapreduce.reducers.sums import Moments
 from penstock.views import GroupTotals
@@ -104,7 +104,7 @@ def test_taking_everything_back_leaves_nothing(history: History, random: Random)
 @given(st.lists(finite, min_size=25, max_size=120), st.sampled_from([1, 2, 7]))
 def test_columns_of_floats_sum_as_fractions_do(values: list[float], m: int) -> None:
     loc, column = np.arange(len(values)) % m, np.array(values)
-    for sums, power in ((exact_sums.float_sums, 1), (exact_sums.float_square_sums, 2)):
+    for sums, power in ((exact_group_sums.float_sums, 1), (exact_group_sums.float_square_sums, 2)):
         got = sums(loc, column, m)
         for g in range(m):
             want = Fraction(0)
@@ -120,7 +120,7 @@ def test_floats_of_any_bits_sum_as_fractions_do(seed: int, n: int) -> None:
     values = rng.integers(0, 1 << 64, n, np.uint64, endpoint=False).view(np.float64)
     values = values[np.isfinite(values)]
     loc = rng.integers(0, 3, values.size)
-    for sums, power in ((exact_sums.float_sums, 1), (exact_sums.float_square_sums, 2)):
+    for sums, power in ((exact_group_sums.float_sums, 1), (exact_group_sums.float_square_sums, 2)):
         got = sums(loc, values, 3)
         unit = -1100 * power
         for g in range(3):
@@ -135,7 +135,7 @@ def test_floats_of_any_bits_sum_as_fractions_do(seed: int, n: int) -> None:
 @given(st.lists(ints, min_size=1, max_size=60), st.sampled_from([1, 3]))
 def test_columns_of_ints_never_wrap(values: list[int], m: int) -> None:
     loc, lane = np.arange(len(values)) % m, np.array(values, np.int64)
-    for sums, power in ((exact_sums.int_sums, 1), (exact_sums.square_sums, 2)):
+    for sums, power in ((exact_group_sums.int_sums, 1), (exact_group_sums.square_sums, 2)):
         got = sums(loc, lane, m)
         assert [got.of(g) for g in range(m)] == [_python_sum(values[g::m], power) for g in range(m)]
 
@@ -151,8 +151,8 @@ def _python_sum(values: Sequence[int], power: int) -> int:
 def test_many_equal_edges(value: int) -> None:
     lane = np.full(1000, value, np.int64)
     loc = np.zeros(1000, np.int64)
-    assert exact_sums.int_sums(loc, lane, 1).of(0) == 1000 * value
-    assert exact_sums.square_sums(loc, lane, 1).of(0) == 1000 * value * value
+    assert exact_group_sums.int_sums(loc, lane, 1).of(0) == 1000 * value
+    assert exact_group_sums.square_sums(loc, lane, 1).of(0) == 1000 * value * value
 
 
 def test_a_total_leaves_its_lane_and_comes_back() -> None:

@@ -1,4 +1,4 @@
-"""Sums of a batch's contributions by group. They can be added to any totals of these groups.
+"""Change the totals of groups: the sums of a batch by group, which can be added to any totals of these groups.
 
 A delta has the form of totals, but its counts may be negative. The cells compute it from zero and add it to totals. A
 cell's state must be linear in its values, else the view has no deltas.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.mapreduce.reducers.exact_sums import LANE_MIN
+from penstock.mapreduce.reducers.exact_group_sums import LANE_MIN
 from penstock.mapreduce.reducers.sums import Moments, SpillLayout
 from penstock.views import Accumulator, GroupTotals, State
 
