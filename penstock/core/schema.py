@@ -111,7 +111,8 @@ class Schema:
         self._must_have_rows(name)
         found = self.views.get(name)
         if found is None:
-            if name in self.catalog.entries and name not in self.tables:
+            sides = [side.name for side in self.sides]
+            if name in self.catalog.entries and name not in self.tables and name not in sides:
                 raise NotBuilt(name, percent_built(reader, self.catalog))
             raise UnknownName(name, "view", nearest(name, self.views))
         return found

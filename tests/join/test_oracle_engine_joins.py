@@ -126,6 +126,12 @@ def test_a_value_above_the_limit_has_no_rows_until_it_returns() -> None:
     assert (entry.view, entry.key) == ("pairs", 1)
     assert "3 documents of side 'one' and 3 of 'other'" in entry.reason
     assert engine.engine.status()["joins"]["pairs"]["above_limit"] == 1
+    assert engine.engine.check().held == {"pairs": 1}
+    for settled in (engine.engine.retry(entry.id), engine.engine.drop(entry.id)):
+        [left] = settled.why
+        assert "it returns once it has fewer" in left.reason
+    with engine.engine.snapshot() as snap, pytest.raises(ps.UnknownName):
+        snap.view("pairs:one")
     engine.delete("orders", 2)
     assert engine.view("n") == {1: 4, 2: 1}
     assert list(engine.engine.quarantine()) == []

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer
-from penstock.core import MOST_BYTES, retry_holds
+from penstock.core import MOST_BYTES, Snapshot, retry_holds
 from penstock.gateway import (
     REJECTED,
     Outcome,
@@ -41,7 +41,7 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.recovery.quarantine.entry_list import held_documents, held_groups, rejected_records, views_of
+from penstock.recovery.quarantine.entry_list import held_documents, held_groups, listed, rejected_records, views_of
 from penstock.recovery.quarantine.quarantined_records import aimed, ready
 from penstock.views import Progress
 
@@ -139,7 +139,12 @@ class OneStoreRetries:
             settled += documents(view, keys)
         for view, own in found.groups:
             settled += groups(view, own) if own else Settled()
-        return settled if self._remake is None else settled + absent_entries(wanted, found.ids)
+        return settled if self._remake is None else settled + absent_entries(wanted, found.ids, self._reasons)
+
+    def _reasons(self, ids: frozenset[str]) -> dict[str, str]:
+        """Return the reasons of entries that nobody can retry: condition values above the limit of a join."""
+        with Snapshot(self._core) as snap:
+            return {own.id: own.reason for own in listed(snap, EntryFilter(ids))}
 
     def _find(self, reader: Reader, wanted: EntryFilter) -> _SelectedEntries:
         """Find the selected entries."""
@@ -346,11 +351,13 @@ def undropped_groups(view: ViewNode, keys: Sequence[bytes]) -> Settled:
     return Settled.of_left([Left(group_id(view.name, key), _NO_GROUP) for key in keys])
 
 
-def absent_entries(wanted: EntryFilter, found: Set[str]) -> Settled:
-    """Return the outcome for requested ids that are not among the found ones."""
-    return Settled.of_left(
-        [Left(own, "it is not in quarantine") for own in sorted((wanted.ids or frozenset()) - found)]
-    )
+def absent_entries(
+    wanted: EntryFilter, found: Set[str], reasons: Callable[[frozenset[str]], Mapping[str, str]] | None = None
+) -> Settled:
+    """Return the outcome for requested ids that are not among the found ones; `reasons` tells why some of them stay."""
+    absent = (wanted.ids or frozenset()) - found
+    why = reasons(absent) if absent and reasons is not None else {}
+    return Settled.of_left([Left(own, why.get(own, "it is not in quarantine")) for own in sorted(absent)])
 
 
 @dataclass(slots=True)
