@@ -66,13 +66,23 @@ class Planted:
 BUGS = [
     Planted(
         Bug(
-            "a checksum is not looked at",
-            "cache.encoding.checksum:unseal",
+            "checksums of many rows are not looked at",
+            "cache.encoding.checksum:unseal_many",
             "if row[-_SIZE:] !=",
             "if False and row[-_SIZE:] !=",
         ),
         lambda world: world.bits("told"),
         "the next step is left open",  # the decoder failed on it first
+    ),
+    Planted(
+        Bug(
+            "the checksum of one row is not looked at",
+            "cache.encoding.checksum:unseal",
+            "if row[-_SIZE:] !=",
+            "if False and row[-_SIZE:] !=",
+        ),
+        lambda world: world.bits("resting"),
+        "the check has passed over it",
     ),
     Planted(
         Bug(

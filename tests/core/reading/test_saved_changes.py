@@ -281,7 +281,7 @@ def test_an_early_set_that_changes_no_row_may_show_later() -> None:
 
 
 def _early_sets_count_as_saved(m: pytest.MonkeyPatch) -> None:
-    for module in ("feed_reader", "snapshot"):
+    for module in ("feed_reader", "store_snapshot"):
         m.setattr(f"penstock.core.reading.{module}.saved_position", lambda state, _: state.position)
 
 
