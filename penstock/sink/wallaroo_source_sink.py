@@ -155,7 +155,7 @@ class WallarooSourceSink:
         return f"{name}/{self._view}"
 
     def _connect(self) -> None:
-        """Begin anew with all messages of the log: those that the worker has are dropped once it tells its point."""
+        """Begin anew with all messages of the log. Once the worker tells its point, drop those up to it."""
         assert self._log is not None, "the sink was begun"
         if self._source is not None:
             self._source.abort()

@@ -146,7 +146,7 @@ class DistinctMoments(_Counted):
 
 
 def _shared_bytes(values: Sequence[Any]) -> list[bytes]:
-    """Return the bytes that each value shares with all equal values; those of a null have no meaning."""
+    """Return the bytes that each value shares with all equal values. The bytes of a null have no meaning."""
     if _SIMPLE.issuperset(map(type, values)):
         try:
             return list(map(_encode, values))  # such a value has one form in MessagePack
