@@ -14,7 +14,12 @@ import penstock as ps
 from tests.tidy.tree import ROOT
 from tests.waiting import PATIENCE
 
-APPS = {"shop": "orders", "pageviews": "pageviews", "leaderboard": "matches"}
+APPS = {
+    "shop": ("orders",),
+    "pageviews": ("pageviews",),
+    "leaderboard": ("matches",),
+    "wholesale": ("customers", "products", "orders"),
+}
 each_app = pytest.mark.parametrize("name", APPS)
 
 
@@ -58,20 +63,25 @@ def test_a_wrong_view_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 @each_app
 def test_its_data_loads_from_the_command_line(name: str, tmp_path: Path) -> None:
-    file, app, store = tmp_path / "data.jsonl", ROOT / "examples" / name / "app.py", tmp_path / "state"
-    with file.open("wb") as out:
-        subprocess.run([sys.executable, "-m", f"examples.{name}.data", "400", "3"], cwd=ROOT, stdout=out, check=True)
-    command = ["load", APPS[name], str(file), "--app", str(app), "--store", str(store)]
-    subprocess.run([sys.executable, "-m", "penstock", *command], cwd=ROOT, check=True, timeout=PATIENCE)
+    app, store, tables = ROOT / "examples" / name / "app.py", tmp_path / "state", APPS[name]
     made = part(name, "app").app
-    with ps.open(made, store, readonly=True) as engine, ps.open(made, None) as other:
-        other.put_many(APPS[name], file.read_bytes())
-        assert engine.digest() == other.digest()
-        assert engine.status()["tables"][APPS[name]]["documents"] > 100
+    with ps.open(made, None) as other:
+        for table in tables:
+            file = tmp_path / f"{table}.jsonl"
+            program = [f"examples.{name}.data", *([table] if len(tables) > 1 else []), "400", "3"]
+            with file.open("wb") as out:
+                subprocess.run([sys.executable, "-m", *program], cwd=ROOT, stdout=out, check=True)
+            command = ["load", table, str(file), "--app", str(app), "--store", str(store)]
+            subprocess.run([sys.executable, "-m", "penstock", *command], cwd=ROOT, check=True, timeout=PATIENCE)
+            other.put_many(table, file.read_bytes())
+        with ps.open(made, store, readonly=True) as engine:
+            assert engine.digest() == other.digest()
+            assert engine.status()["tables"][tables[-1]]["documents"] > 100
 
 
 @pytest.mark.parametrize(
-    ("name", "function"), [("shop", "versions"), ("pageviews", "arrivals"), ("leaderboard", "scores")]
+    ("name", "function"),
+    [("shop", "versions"), ("pageviews", "arrivals"), ("leaderboard", "scores"), ("wholesale", "changes")],
 )
 def test_a_seed_always_makes_the_same_data(name: str, function: str) -> None:
     make = getattr(part(name, "data"), function)
@@ -87,3 +97,7 @@ def test_the_data_has_what_it_is_about() -> None:
     assert views != sorted(views, key=lambda view: view["at"]), "some come late"
     scores = list(part("leaderboard", "data").scores(1_000))
     assert len({score["id"] for score in scores}) < 1_000, "some are corrected"
+    coming = list(part("wholesale", "data").changes(1_000))
+    known = {document["id"] for table, document in coming if table == "customers"}
+    assert len(known) < len([1 for table, _ in coming if table == "customers"]), "some move"
+    assert any(d["customer"] not in known for table, d in coming if table == "orders"), "some never come"

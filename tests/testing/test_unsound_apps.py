@@ -36,7 +36,7 @@ def test_it_is_caught(name: str) -> None:
     assert CAUGHT[name].value in str(report)
 
 
-@pytest.mark.parametrize("name", ["shop", "leaderboard", "pageviews"])
+@pytest.mark.parametrize("name", ["shop", "leaderboard", "pageviews", "wholesale"])
 def test_a_sound_app_passes_with_its_sample(name: str) -> None:
     report = crashtest(importlib.import_module(f"examples.{name}.app").app, seeds=10, folder=f"examples/{name}")
     assert report.ok, str(report)

@@ -1,0 +1,1 @@
+"""A wholesaler: sales by the country of the customer and the category of the product, with joins."""
