@@ -15,7 +15,7 @@ import penstock as ps
 from bench import child
 from bench.load import fresh
 from bench.plan import Plan
-from bench.report import Figure, median
+from bench.report import Figure, cpu_rate
 from bench.workload import TABLE, Workload, cut
 
 KINDS = ("none", "function", "fields")
@@ -28,19 +28,9 @@ def chains(plan: Plan) -> Iterator[Figure]:
     for _ in range(plan.rounds):
         for kind in KINDS:
             rounds[kind].append(child.run("bench.chains:load", 1, folder=plan.at("chains"), kind=kind, **how))
-    rates = {kind: median(r["docs"] / r["cpu"] for r in own) for kind, own in rounds.items()}
+    alone = [r["cpu"] for r in rounds["none"]]
     for kind in KINDS[1:]:
-        yield Figure(
-            "chains",
-            f"rows, {kind}",
-            rates[kind],
-            "documents/CPU s",
-            {"parent view alone, documents/CPU s": rates["none"]},
-            min((r["idle"] for r in rounds[kind] if r["idle"] is not None), default=None),
-            "",
-            rates["none"] / rates[kind],
-            None,
-        )
+        yield cpu_rate("chains", f"rows, {kind}", rounds[kind], "parent view alone", alone)
 
 
 def load(folder: str, docs: int, keys: int, batch: int, kind: str) -> dict[str, Any]:

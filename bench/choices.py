@@ -19,7 +19,7 @@ import penstock as ps
 from bench import child
 from bench.load import fresh
 from bench.plan import Plan
-from bench.report import Figure, median
+from bench.report import Figure, cpu_rate
 from bench.workload import TABLE, Workload, cut
 
 TOP = 10
@@ -35,17 +35,8 @@ def choices(plan: Plan) -> Iterator[Figure]:
         for batch in (plan.batches[1], plan.batches[1] // 10):
             how = {"docs": plan.docs // 10, "keys": plan.keys // 2, "batch": batch, "reducer": reducer}
             rounds = [child.run("bench.choices:load", 1, folder=plan.at("choices"), **how) for _ in range(plan.rounds)]
-            yield Figure(
-                "choices",
-                f"{reducer}, batches of {batch:,}",
-                median(r["docs"] / r["cpu"] for r in rounds),
-                "documents/CPU s",
-                {"Python, documents/CPU s": median(r["docs"] / r["python"] for r in rounds)},
-                min((r["idle"] for r in rounds if r["idle"] is not None), default=None),
-                "",
-                median(r["cpu"] / r["python"] for r in rounds),
-                None,
-            )
+            case = f"{reducer}, batches of {batch:,}"
+            yield cpu_rate("choices", case, rounds, "Python", [r["python"] for r in rounds])
 
 
 def load(folder: str, docs: int, keys: int, batch: int, reducer: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import penstock as ps
 from bench import child
 from bench.load import fresh
 from bench.plan import Plan
-from bench.report import Figure, median
+from bench.report import Figure, cpu_rate
 from bench.workload import TABLE, cut
 
 EACH, WORDS = 20, 5_000  # groups per document, and different ones
@@ -33,17 +33,8 @@ def groups(plan: Plan) -> Iterator[Figure]:
         for parts in (1, 2):
             how = {"docs": docs, "keys": plan.keys // 10, "batch": plan.batches[1], "reducer": reducer, "parts": parts}
             rounds = [child.run("bench.groups:load", 1, folder=plan.at("groups"), **how) for _ in range(plan.rounds)]
-            yield Figure(
-                "groups",
-                f"{reducer}, {'texts' if parts == 1 else '(text, int)'}",
-                median(r["docs"] / r["cpu"] for r in rounds),
-                "documents/CPU s",
-                {"Python dict, documents/CPU s": median(r["docs"] / r["dict"] for r in rounds)},
-                min((r["idle"] for r in rounds if r["idle"] is not None), default=None),
-                "",
-                median(r["cpu"] / r["dict"] for r in rounds),
-                None,
-            )
+            case = f"{reducer}, {'texts' if parts == 1 else '(text, int)'}"
+            yield cpu_rate("groups", case, rounds, "Python dict", [r["dict"] for r in rounds])
 
 
 def load(folder: str, docs: int, keys: int, batch: int, reducer: str, parts: int) -> dict[str, Any]:

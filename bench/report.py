@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -95,6 +95,23 @@ class Report:
 
     def _say(self, text: str) -> None:
         print(text, file=self._people, flush=True)
+
+
+def cpu_rate(name: str, case: str, rounds: Sequence[Mapping[str, Any]], beside: str, others: Iterable[float]) -> Figure:
+    """Return the figure of documents per CPU second. Each round has `docs`, the seconds `cpu`, and `idle`.
+
+    `others` has the CPU seconds of the work beside them for the same documents, by round, and `beside` its name.
+    """
+    pairs = list(zip(rounds, others, strict=True))
+    return Figure(
+        name,
+        case,
+        median(r["docs"] / r["cpu"] for r in rounds),
+        "documents/CPU s",
+        {f"{beside}, documents/CPU s": median(r["docs"] / other for r, other in pairs)},
+        min((r["idle"] for r in rounds if r["idle"] is not None), default=None),
+        ratio=median(r["cpu"] / other for r, other in pairs),
+    )
 
 
 def _row(name: str, case: str, value: str, ratio: str, reach: str, met: str, idle: str) -> str:
