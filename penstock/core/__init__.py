@@ -21,6 +21,7 @@ from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_
 from penstock.core.input.decode_ahead import helped
 from penstock.core.input.document_size import MOST_BYTES, sized
 from penstock.core.input.fair_lock import FairLock
+from penstock.core.input.meters import Meters
 from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
 from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
@@ -105,6 +106,7 @@ __all__ = [
     "FeedReader",
     "FeedRequest",
     "ForeignPartition",
+    "Meters",
     "NextGeneration",
     "OpenState",
     "PageReport",

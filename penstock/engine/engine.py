@@ -19,6 +19,7 @@ from penstock.core import (
     Compacted,
     Consistency,
     FeedRequest,
+    Meters,
     Progress,
     Scrubbing,
     ScrubResult,
@@ -74,6 +75,14 @@ class Engine(RepairCalls, DefinitionCalls):
     @property
     def holder(self) -> None:
         """The process that holds the store: None, for this process holds it."""
+
+    @property
+    def meters(self) -> Meters:
+        """Counters of outcomes, commits, bytes and durations since the opening; reading them takes no lock.
+
+        engine.meters.tables["users"].applied
+        """
+        return self._state.meters
 
     def __repr__(self) -> str:
         return f"<engine of {self.store}>"

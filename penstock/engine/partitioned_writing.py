@@ -92,6 +92,7 @@ class PartitionedWriting:
             repost(values)
         tables, counts = ingested(self._state.app, records, source, done, resume, only_reposts=True)
         with self._state.lock:
+            self._state.meters.redelivered += counts.late
             return self._resumed(self.routed(tables), source, Resume(resume)) + counts
 
     def load(self, table: str, batches: Iterable[SpoutBatch], repost: Repost) -> Generator[tuple[SpoutBatch, Counts]]:
@@ -111,6 +112,7 @@ class PartitionedWriting:
             return self._give(self.routed(tables), {}, False) + Counts(equal=reposts)
         with self._state.lock:
             if not self.stands.follows(batch, batch.source):
+                self._state.meters.redelivered += part.size
                 return Counts(late=part.size)
             if self.stands.within(batch, batch.source) and not part.run:
                 for own in chain.from_iterable(tables.values()):
@@ -152,6 +154,7 @@ class PartitionedWriting:
         behind = [i for i, own in enumerate(standing) if resume.again or own is None or own < resume.offset]
         counts = self._give({i: routed.get(i, {}) for i in sorted({*behind, *routed})}, {source: resume}, False)
         self.stands.moved(source, resume, len(behind) == len(standing))
+        self._state.meters.redelivered += late
         return counts + Counts(late=late)
 
     def _give(self, routed: Routed, sources: Mapping[str, Resume], strict: bool, atomic: bool = False) -> Counts:
@@ -159,12 +162,14 @@ class PartitionedWriting:
         if not atomic or len(routed) <= 1:
             return sum(self._give_each(routed, sources, strict).values(), Counts())
         with self._state.lock:
+            began = self._state.meters.clock()
             number, kinds = self._begin(routed)
             each = self._of_each(routed, lambda owner: self._handles[owner].tried(routed[owner], kinds))
-            tried = sum(each, Counts())
+            tried = sum(chain.from_iterable(each), Counts())
             if strict and tried.rejected:
                 raise BatchRejected(0, tried.rejections)
             self.saved.give(routed, number, kinds, strict)
+            self._state.meters.add(began, routed.values(), _by_batch(routed, each))
             return tried
 
     def _begin(self, routed: Routed) -> tuple[int, dict[str, str]]:
@@ -178,15 +183,17 @@ class PartitionedWriting:
     def _give_each(self, routed: Routed, sources: Mapping[str, Resume], strict: bool) -> dict[int, Counts]:
         """Do a transaction at each partition; the counts of each batch that a partition got, by its identity."""
         with self._state.lock:
+            began = self._state.meters.clock()
             number, kinds = self._begin(routed)
             sure, self.stands.sure = self.stands.sure, False
             done = self._of_each(
                 routed, lambda owner: self._handles[owner].take(routed[owner], sources, number, kinds, strict)
             )
             self.stands.sure = sure  # offsets that an earlier batch left in doubt are in doubt still
+            each = _by_batch(routed, done)
+            self._state.meters.add(began, routed.values(), each)
             self._store.push()
-        parts = (part for owner in sorted(routed) for own in routed[owner].values() for part in own)
-        return {id(part): counts for part, counts in zip(parts, chain.from_iterable(done), strict=True)}
+        return each
 
     def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         """Commit batches of several puts; the counts of each by its identity."""
@@ -216,3 +223,9 @@ class PartitionedWriting:
         """Return the least offset of a source at any partition, and its spout state."""
         with self._state.lock:
             return self.stands.remembered(source)
+
+
+def _by_batch(routed: Routed, done: Iterable[Sequence[Counts]]) -> dict[int, Counts]:
+    """Return the counts of each batch by its identity; `done` has them by partition, in the order of its tables."""
+    parts = (part for owner in sorted(routed) for own in routed[owner].values() for part in own)
+    return {id(part): counts for part, counts in zip(parts, chain.from_iterable(done), strict=True)}

@@ -90,8 +90,13 @@ class UnpartitionedStore:
         joined = {name: joined_records(parts) for name, parts in tables.items()}
         with self.state.lock:
             self.state.must_be_open()
+            meters = self.state.meters
+            began = meters.clock()
             done = self.core.commit(joined, sources, strict, lambda reports: rejects_in(tables, reports), dry)
-        return counts_of(tables, done)
+            total, each = counts_of(tables, done)
+            if dry is None and not (strict and total.rejected):
+                meters.add(began, [tables], each)
+        return total, each
 
     def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         """Commit batches of several puts in one transaction; the counts of each by its identity."""
@@ -122,6 +127,7 @@ class UnpartitionedStore:
             self.core.ready()
             done = self.core.state.sources.get(source, 0)
             tables, counts = ingested(self.core.app, records, source, done, resume)
+            self.state.meters.redelivered += counts.late
             return self.write(tables, {source: Resume(resume)}, False) + counts
 
     def load(
@@ -161,6 +167,7 @@ class UnpartitionedStore:
                 check_fence(batch, self.remembered(batch.source))
             if batch.start != done and not batch.again:
                 if batch.resume <= done:
+                    self.state.meters.redelivered += size
                     return Counts(late=size)
                 raise SourceMoved(batch.source, batch.start, done)
             resume = Resume(batch.resume, batch.note, batch.again)

@@ -32,8 +32,8 @@ class PartitionHandle(Protocol):
         """
         ...
 
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """Return the counts that these records would have, without storing them."""
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> list[Counts]:
+        """Return the counts that each batch would have, without storing its records."""
         ...
 
     def standing(self) -> MemberStatus:

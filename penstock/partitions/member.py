@@ -245,11 +245,12 @@ class Member:
         """Apply an early set of another partition."""
         self._unless_refused(early.sender, lambda: take_early_set(self.core, early))
 
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """Return the counts that these records would have, without storing them."""
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> list[Counts]:
+        """Return the counts that each batch would have, without storing its records."""
         with self._lock:
             self._add_kinds(kinds)
-            return self.engine.write_each(tables, None, True, dry=Writes())[0]
+            each = self.engine.write_each(tables, None, True, dry=Writes())[1]
+        return [each[id(part)] for parts in tables.values() for part in parts]
 
     def _add_kinds(self, kinds: Mapping[str, str]) -> None:
         self.core.ready()

@@ -65,7 +65,7 @@ ALL_OPERATIONS: Mapping[str, Operation[Any]] = ChainMap(OPERATIONS, _OPERATIONS)
 _TRIAL: dict[str, MessageCodec[Any]] = {"tables": TABLES, "kinds": _KINDS}
 _BATCH = _TRIAL | {"sources": _SOURCES, "number": PLAIN, "strict": PLAIN, "others": _OTHERS}
 OWN = operation(_OPERATIONS, "own", listed(COUNTS), Effect.CHANGES, _BATCH, perform=_by_member("take"))
-TRIED = operation(_OPERATIONS, "tried", COUNTS, Effect.READS, _TRIAL, perform=_by_member("tried"))
+TRIED = operation(_OPERATIONS, "tried", listed(COUNTS), Effect.READS, _TRIAL, perform=_by_member("tried"))
 RECEIVE: Operation[int] = operation(
     _OPERATIONS, "receive", PLAIN, Effect.CHANGES, {"production": _PRODUCTION}, perform=_by_member("receive")
 )

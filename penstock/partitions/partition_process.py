@@ -198,8 +198,8 @@ class PartitionProcess:
         given = {"sources": sources, "number": number, "kinds": kinds, "strict": strict, "others": others or {}}
         return self._done(operations.OWN, tables=tables, **given)
 
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """Return the counts that these records would have, without storing them."""
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> list[Counts]:
+        """Return the counts that each batch would have, without storing its records."""
         return self._done(operations.TRIED, tables=tables, kinds=kinds)
 
     def standing(self) -> MemberStatus:

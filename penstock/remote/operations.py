@@ -198,3 +198,6 @@ BEGIN_REFILL: Operation[int] = operation(
 )
 REFILL = operation(OPERATIONS, "refill", _REFILLED, Effect.CHANGES, {"folder": _FOLDER}, reports=True)
 MEMORY: Operation[dict[str, Any]] = operation(OPERATIONS, "memory", PLAIN, Effect.READS, perform=_memory)
+METERS: Operation[dict[str, Any]] = operation(
+    OPERATIONS, "meters", PLAIN, Effect.READS, perform=lambda target: target.meters.data()
+)

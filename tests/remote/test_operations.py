@@ -15,7 +15,7 @@ from penstock.remote.operation_writer import OperationWriter
 from penstock.remote.operations import OPERATIONS, Operation
 
 _OF_PARTITIONS = ALL_OPERATIONS.keys() - OPERATIONS.keys()
-_WRAPPED = {"memory", "alive"}  # no method has their name
+_WRAPPED = {"memory", "meters", "alive"}  # no method has their name
 _SHAPED = {"load", "repair"}  # they get one batch, or a list of arguments
 
 

@@ -10,6 +10,7 @@ import threading
 
 from penstock.cache import Closed, ForkedStore, ReadOnly
 from penstock.core.input.fair_lock import FairLock
+from penstock.core.input.meters import Meters
 from penstock.views import App
 
 __all__ = ["OpenState"]
@@ -25,6 +26,7 @@ class OpenState:
         self.closed = False
         self._pid = os.getpid()
         self.lock = FairLock(self.must_be_own_process)
+        self.meters = Meters(table.name for table in app.tables())
         self.repairing = threading.Lock()  # one repair at a time; it waits here before it takes the other lock
         self._ended = threading.Event()
 

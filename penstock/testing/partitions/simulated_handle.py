@@ -54,8 +54,8 @@ class SimulatedHandle:
         world.landed(i)
         return counts
 
-    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> Counts:
-        """Return the counts that a put of these records would return. Put nothing."""
+    def tried(self, tables: Tables, kinds: Mapping[str, str]) -> list[Counts]:
+        """Return the counts that a put of each batch would return. Put nothing."""
         return self._world.done(self._i, lambda member: member.tried(tables, kinds))
 
     def standing(self) -> MemberStatus:
