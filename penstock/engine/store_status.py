@@ -141,7 +141,8 @@ def _holds(reader: Reader, view: ViewNode) -> Iterator[Status]:
     """Return the documents that a view holds: keys, reasons and tracebacks."""
     for _, whole, hold, _, resting in held_documents(reader, view):
         if not resting:
-            yield {"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace}
+            key = view.view.source.shown_key(decode_key(whole))
+            yield {"key": key, "reason": hold.reason, "traceback": hold.trace}
 
 
 def _build(snap: Snapshot) -> Status | None:

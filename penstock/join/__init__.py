@@ -2,7 +2,7 @@
 
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.join_node import JoinNode, JoinNodes
-from penstock.join.joined_columns import row_documents, row_keys
+from penstock.join.joined_columns import encoded_keys, row_documents, row_keys
 from penstock.join.joined_rows import (
     How,
     JoinChange,
@@ -45,6 +45,7 @@ __all__ = [
     "StoredJoin",
     "changed_entries",
     "check_side",
+    "encoded_keys",
     "joined_changes",
     "row_documents",
     "row_keys",

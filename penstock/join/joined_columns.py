@@ -17,7 +17,7 @@ from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.mapreduce import Codes, Column, FieldPlan, SourceKeys, Spaces, condition, group_codes
 from penstock.views import Key, Path, SideView, Where, reach
 
-__all__ = ["RowColumns", "row_documents", "row_keys", "selected"]
+__all__ = ["RowColumns", "encoded_keys", "row_documents", "row_keys", "selected"]
 
 
 class RowColumns:
@@ -78,22 +78,31 @@ def selected(sides: Sequence[SideView], rows: JoinedRows, where: Where | None) -
     return rows if keep.all() else JoinedRows(rows.plus, rows.left, rows.i[keep], rows.right, rows.j[keep])
 
 
-def row_keys(rows: JoinedRows) -> list[tuple[Any, Any]]:
-    """Return the key of each row: the keys of its documents, in the order of the sides."""
-    left, right = (_keys(entries) for entries in (rows.left, rows.right))
-    return [(left[i], right[j]) for i, j in zip(rows.i.tolist(), rows.j.tolist(), strict=True)]
+def row_keys(rows: JoinedRows) -> list[tuple[Any, ...]]:
+    """Return the key of each row: the keys of its documents, in the order of the sides, and its condition value.
+
+    The partitions that own two condition values don't order their messages. So a row with another value has another
+    key.
+    """
+    left, right = (_decoded(entries.keys()) for entries in (rows.left, rows.right))
+    values = _decoded(rows.left.values())
+    return [(left[i], right[j], values[i]) for i, j in zip(rows.i.tolist(), rows.j.tolist(), strict=True)]
 
 
 def row_sources(rows: JoinedRows) -> SourceKeys:
     """Return the keys of the rows as sources of contributions."""
     text = np.empty(rows.i.size, object)
-    text[:] = list(map(encode_entry, row_keys(rows)))
+    text[:] = encoded_keys(rows)
     return SourceKeys(np.zeros(rows.i.size, np.int64), text)
 
 
-def _keys(entries: Entries) -> list[Any]:
-    own = entries.keys()
-    texts: Iterable[bytes | None] = [None] * len(entries) if own.text is None else own.text.tolist()
+def encoded_keys(rows: JoinedRows) -> list[bytes]:
+    """Return the encoded keys of the rows."""
+    return list(map(encode_entry, row_keys(rows)))
+
+
+def _decoded(own: SourceKeys) -> list[Any]:
+    texts: Iterable[bytes | None] = [None] * own.lane.size if own.text is None else own.text.tolist()
     return [lane if text is None else decode_key(text) for lane, text in zip(own.lane.tolist(), texts, strict=True)]
 
 

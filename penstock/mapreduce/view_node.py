@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from penstock.cache import FEW, Reader, encode_key
+from penstock.cache import FEW, Reader
 from penstock.mapreduce.columns.group_codes import Groups
-from penstock.mapreduce.columns.items import SourceKeys
+from penstock.mapreduce.columns.items import SourceKeys, encoded_key
 from penstock.mapreduce.columns.value_columns import input_column
 from penstock.mapreduce.contribution_sets import set_deltas
 from penstock.mapreduce.decode.decoder import Decoder
@@ -268,7 +268,7 @@ class ViewNode:
         else:
             change = change_by_function(self, self.mapper, reader, deltas, writes)
         moved = deltas_of(self, change, own, SourceKeys.of([d.group for d in deltas]) if self.keeps else None)
-        holds = [(deltas[i].key, encode_key(deltas[i].group), change.stuck[i], kept) for i, kept in moved.kept.items()]
+        holds = [(deltas[i].key, encoded_key(deltas[i].group), change.stuck[i], kept) for i, kept in moved.kept.items()]
         self.write_holds(holds, [deltas[i].key for i in moved.released], set(held), writes)
         self.advance(reader, moved.plus, moved.minus, writes)
 

@@ -91,6 +91,10 @@ class Source(ABC):
         """Return a name for the source if its rows are computed from documents; None for a table."""
         return None
 
+    def shown_key(self, key: Any) -> Any:
+        """Return the key that users see for a document or row with this key."""
+        return key
+
     @abstractmethod
     def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
         """Raise DefinitionError if a view reads a path that the source can't have."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.cache import DefinitionError
 from penstock.views.definitions import Source, Table, View
@@ -79,6 +79,10 @@ class Join(Source):
     def rows(self) -> str:
         """Return a name for the join as the source of a view."""
         return f"join {self.name!r}"
+
+    def shown_key(self, key: Any) -> Any:
+        """Return the keys of a row's documents, without the condition values that also name the row."""
+        return key[: len(self.sides)]
 
     @property
     def row_sides(self) -> tuple[Side, ...]:

@@ -91,9 +91,9 @@ BUGS = [
     ),
     Bug(
         "the source of a contribution is the key of one side",
-        "join.joined_columns:row_sources",
+        "join.joined_columns:encoded_keys",
         "map(encode_entry, row_keys(rows))",
-        "(encode_entry((one, None)) for one, _ in row_keys(rows))",
+        "(encode_entry((one, None)) for one, *_ in row_keys(rows))",
     ),
     Bug(
         "a field view folds the rows that come, and not those that go",

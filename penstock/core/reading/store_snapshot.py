@@ -269,7 +269,8 @@ class Snapshot:
         out: list[dict[str, Any]] = []
         with self.naming():
             for _, (whole, hold, _) in node.remembered(self.reader()).all_held():
-                out.append({"key": decode_key(whole), "reason": hold.reason, "traceback": hold.trace})
+                key = node.view.source.shown_key(decode_key(whole))
+                out.append({"key": key, "reason": hold.reason, "traceback": hold.trace})
         return out
 
     @checked

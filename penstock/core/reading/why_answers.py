@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import Reader, StoreDamaged, decode_key, encode_key, is_long, record_key, stored_key
+from penstock.cache import Reader, StoreDamaged, decode_key, encode_entry, is_long, record_key, stored_key
 from penstock.gateway import LineBlock, TableReader, TableReading, unwrap
-from penstock.join import StoredJoin, row_documents, row_keys
+from penstock.join import StoredJoin, encoded_keys, row_documents
 from penstock.mapreduce import (
     ContributionShape,
     EmissionSearch,
@@ -72,7 +72,7 @@ def why_of(
 def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Contribution]:
     found.sort(key=lambda one: one[:2])
     held = _held_among(snap.reader(), number, [key for key, _, _ in found])
-    keys = [decode_key(key) for key, _, _ in found]
+    keys = [view.source.shown_key(decode_key(key)) for key, _, _ in found]
     documents = ContributionDocuments(keys, _reading(snap, view))
     rows = zip(keys, found, strict=True)
     return [
@@ -182,7 +182,7 @@ class _Scan:
     def _joined_rows(self, search: FieldSearch, source: StoredJoin) -> None:
         """Search the rows of a join."""
         for rows in source.rows(self._reader):
-            keys = list(map(encode_key, row_keys(rows)))
+            keys = encoded_keys(rows)
             hits = search.in_dicts(row_documents(source.sides, rows))
             self._take(hits, [keys[hit.place] for hit in hits])
 
@@ -225,7 +225,7 @@ class _Scan:
         if not is_long(key):
             return key
         if isinstance(source, StoredJoin):
-            return encode_key(source.documents(self._reader, {key})[key][0])
+            return encode_entry(source.documents(self._reader, {key})[key][0])
         row = self._reader.get_many(source.reduce.db, [key])[0]
         if row is None:
             raise StoreDamaged(source.reduce.db, key)

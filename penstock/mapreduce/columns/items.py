@@ -19,7 +19,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from penstock.cache import decode_key, encode_key, mix
+from penstock.cache import decode_key, encode_entry, encode_key, mix
 from penstock.mapreduce.columns.column import Column
 
 Ints = NDArray[np.int64]
@@ -46,7 +46,7 @@ class SourceKeys:
                 return cls(np.fromiter(keys, np.int64, n), None)
             except OverflowError:
                 pass
-        return cls.of_encoded([encode_key(key) for key in keys])
+        return cls.of_encoded(list(map(encoded_key, keys)))
 
     @classmethod
     def of_encoded(cls, keys: Sequence[bytes]) -> SourceKeys:
@@ -77,6 +77,11 @@ class SourceKeys:
             own = [i for i, text in enumerate(texts) if text is not None]
             out[own] = np.fromiter((xxhash.xxh3_64_intdigest(texts[i]) for i in own), np.uint64, len(own))
         return out
+
+
+def encoded_key(key: Any) -> bytes:
+    """Encode the key of a document or a row. That of a joined row is a tuple, which may be longer than a document's."""
+    return encode_entry(key) if type(key) is tuple else encode_key(key)
 
 
 def source_hash(hashes: Codes64, rank: Ints | None) -> Codes64:

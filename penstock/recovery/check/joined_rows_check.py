@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cache import encode_entry, stored_key
+from penstock.cache import stored_key
 from penstock.core import Snapshot
-from penstock.join import row_documents, row_keys
+from penstock.join import encoded_keys, row_documents
 from penstock.mapreduce import Groups, ViewNode, copies, held_db
 from penstock.recovery.check.emission_differences import differing
 from penstock.recovery.oracle.plain_joins import joined
@@ -38,7 +38,7 @@ def joined_emissions(snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
     join = snap.schema.join(view.view.source.name)
     for rows in join.rows(snap.reader()):
         groups = Groups()
-        keys = [stored_key(encode_entry(key)) for key in row_keys(rows)]
+        keys = list(map(stored_key, encoded_keys(rows)))
         found = view.remembered(snap.reader(), groups).emissions(keys)
         remembered = [[] if own is None else own.pairs(0, groups) for own in found]
         n += differing(mapping, copies(row_documents(join.sides, rows)), remembered, unsure)

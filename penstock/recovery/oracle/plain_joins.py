@@ -20,17 +20,19 @@ Documents = Iterable[tuple[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A document or a partial row: its keys and its documents by side."""
+    """A document or a partial row: its keys and its documents by side, and its condition values by step."""
 
     keys: Mapping[str, Any]
     row: Mapping[str, Any]
+    values: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)
 class RecomputedJoin:
-    """A recomputed join: its rows by key, the documents that it can't take, and the condition values above the limit.
+    """A recomputed join: its rows, the documents that it can't take, and the condition values above the limit.
 
-    `held` has by side the rank of a key, with the key and the reason. `above` has the numbers of matches by value.
+    The key of a row has the keys of its documents, and then its condition values. `held` has by side the rank of a key,
+    with the key and the reason. `above` has the numbers of matches by value.
     """
 
     rows: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
@@ -56,7 +58,7 @@ def joined(join: Join, sides: Mapping[str, Documents]) -> RecomputedJoin:
     for entry in rows:
         row = {name: entry.row.get(name) for name in names}
         if join.filter is None or holds(join.filter.describe(), row):
-            out.rows.append((tuple(entry.keys.get(side.name) for side in join.sides), row))
+            out.rows.append(((*(entry.keys.get(side.name) for side in join.sides), *entry.values), row))
     out.rows.sort(key=lambda one: rank(one[0]))
     return out
 
@@ -100,15 +102,27 @@ def _combined(
             continue
         found = [] if value is None else matches.get(value, [])
         if join.how in ("inner", "left", "full"):
-            rows += [_Entry({**entry.keys, **other.keys}, {**entry.row, **other.row}) for other in found]
+            rows += [_combined_row(entry, other, left_paths) for other in found]
         if (join.how in ("left", "full", "anti") and not found) or (join.how == "semi" and found):
-            rows.append(entry)
+            rows.append(_with_value(entry, left_paths))
     if join.how == "full":
         for entry in right:
             value = _value(entry, right_paths)
             if value is None or (value not in above and value not in others):
-                rows.append(entry)
+                rows.append(_with_value(entry, right_paths))
     return rows
+
+
+def _combined_row(left: _Entry, right: _Entry, left_paths: Sequence[Path]) -> _Entry:
+    own = _with_value(left, left_paths)
+    return _Entry({**left.keys, **right.keys}, {**left.row, **right.row}, own.values)
+
+
+def _with_value(entry: _Entry, paths: Sequence[Path]) -> _Entry:
+    """Return an entry with its condition value in this step, in the form of a group; None for a null one."""
+    parts = [at(entry.row, path) for path in paths]
+    value = None if any(part is None for part in parts) else group_of(parts[0] if len(parts) == 1 else tuple(parts))
+    return _Entry(entry.keys, entry.row, (*entry.values, value))
 
 
 def _is_above(join: Join, left: Sequence[_Entry], right: Sequence[_Entry]) -> bool:

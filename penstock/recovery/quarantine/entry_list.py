@@ -171,7 +171,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
                 table_names(view),
                 hold.reason,
                 view=shown_name(view),
-                key=decode_key(whole),
+                key=view.view.source.shown_key(decode_key(whole)),
                 document=document,
                 told=emissions_text(view, pairs),
                 traceback=hold.trace,

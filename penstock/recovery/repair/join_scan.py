@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from penstock.cache import encode_entry, stored_key
-from penstock.join import StoredJoin, row_documents, row_keys
+from penstock.cache import stored_key
+from penstock.join import StoredJoin, encoded_keys, row_documents
 from penstock.mapreduce import Contributions, Emissions, FieldMapper, SourceKeys, held_db
 from penstock.recovery.repair.document_scan import DocumentScan
 
@@ -25,7 +25,7 @@ class JoinScan(DocumentScan):
         """Yield the contributions of the rows of a join to this view."""
         mapper = self._node.mapper
         for rows in join.rows(self._reader):
-            keys = [encode_entry(key) for key in row_keys(rows)]
+            keys = encoded_keys(rows)
             sources, stored = SourceKeys.of_encoded(keys), [stored_key(key) for key in keys]
             if isinstance(mapper, FieldMapper):
                 columns = self._decoder(None).of_dicts(row_documents(join.sides, rows), keys=False)

@@ -121,24 +121,30 @@ def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iter
 
 def _view(view: View, got: list[Any], should: RecomputedView, snap: Snapshot, lenient: bool) -> Iterator[Finding]:
     held = {rank(hold["key"]): hold["key"] for hold in snap.holds(view.name)}
+    refused = {rank(key): (key, reason) for key, reason in _shown(view, should.held.values())}
     name, where = view.name, f"view {view.name!r}"
-    for at in sorted(held.keys() ^ should.held.keys()):
+    for at in sorted(held.keys() ^ refused.keys()):
         if at in held and lenient:
             continue
         if at in held:
             yield Finding("held", where, f"{held[at]!r} is held, and its map takes it", name, held[at])
         else:
-            key, reason = should.held[at]
+            key, reason = refused[at]
             yield Finding("held", where, f"{key!r} is not held, and its map refuses it: {reason}", name, key)
     rows = {rank(row.key): row for row in got}
     if sorted(rows) != list(rows):
         yield Finding("views", where, f"groups are out of order: {[row.key for row in got]!r}", name)
     for at in sorted(rows.keys() | should.rows.keys()):
-        if lenient and at in should.rows and any(rank(key) in held for key, _ in should.rows[at].by):
+        if lenient and at in should.rows and any(rank(key) in held for key, _ in _shown(view, should.rows[at].by)):
             continue  # the oracle counts a held document there
         finding = _row(name, rows.get(at), should.rows.get(at))
         if finding is not None:
             yield finding
+
+
+def _shown(view: View, keyed: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs that begin with a key of the oracle, with the keys that users see."""
+    return ((view.source.shown_key(key), other) for key, other in keyed)
 
 
 def _row(name: str, got: Row | None, should: ExpectedRow | None) -> Finding | None:
