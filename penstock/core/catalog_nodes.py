@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog
 from penstock.core.metadata.store_state import StateRow
-from penstock.gateway import TableNode, moved_lines_db
-from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideNode
+from penstock.gateway import TableNode, TableSideDocuments, moved_lines_db
+from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideDocuments, SideNode
 from penstock.mapreduce import (
     FunctionMapper,
     HiddenGeneration,
@@ -22,9 +22,9 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Join, Source, Table, side_views
+from penstock.views import App, FieldMap, Join, SideView, Source, Table, side_views
 
-__all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines"]
+__all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines", "side_documents"]
 
 _log = logging.getLogger("penstock.engine")
 
@@ -61,7 +61,8 @@ class NodeMaker:
         for join in self.app.joins():
             views = [node for node in self._views_on(reader, join, None, known) if isinstance(node, JoinedViewNode)]
             own = [sides[view.name] for view in side_views(join)]
-            out.append(JoinNode(join, self.numbers[join.name], own, views))
+            documents = [side_documents(node.side, self.numbers, self.seed) for node in own]
+            out.append(JoinNode(join, self.numbers[join.name], own, documents, views))
         return JoinNodes(out)
 
     def _sides_on(self, reader: Reader, table: Table, spaces: Spaces) -> list[ViewNode]:
@@ -95,6 +96,12 @@ class NodeMaker:
             node.children = self._views_on(reader, view, None, known)
             nodes.append(node)
         return nodes
+
+
+def side_documents(side: SideView, numbers: Mapping[str, int], seed: int) -> SideDocuments:
+    """Return the documents of a side, as entries of any snapshot."""
+    assert isinstance(side.source, Table), "stores keep joins of tables"
+    return TableSideDocuments(side, numbers[side.name], side.source, numbers[side.source.name], seed)
 
 
 def filling_nodes(

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from penstock.cache import Reader, UnknownName
+from penstock.core.catalog_nodes import side_documents
 from penstock.core.metadata.catalog import Catalog, catalog_of, read_built
-from penstock.join import SideIndex, StoredJoin
+from penstock.join import SideIndex, StoredJoin, StoredSide
 from penstock.mapreduce import StoredCodec, ViewNode, codec_from, reducer_from, rows_db
 from penstock.views import (
     App,
@@ -88,9 +89,16 @@ class Schema:
     def join(self, name: str) -> StoredJoin:
         """Return the join of this name, to read it in one snapshot."""
         join, entries = self.joins[name], self.catalog.entries
-        sides = side_views(join)
-        indexes = [SideIndex(entries[side.name].number, len(side.projection)) for side in sides]
-        return StoredJoin(join, entries[name].number, sides, indexes)
+        numbers = {name: entry.number for name, entry in entries.items()}
+        sides = [
+            StoredSide(
+                side,
+                SideIndex(numbers[side.name], len(side.projection)),
+                side_documents(side, numbers, self.catalog.seed),
+            )
+            for side in side_views(join)
+        ]
+        return StoredJoin(join, numbers[name], sides)
 
     def _must_have_rows(self, name: str) -> None:
         """Raise DefinitionError for a join: it keeps no rows."""

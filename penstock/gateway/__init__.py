@@ -22,6 +22,7 @@ from penstock.gateway.lines.tombstone_limit import forgettable
 from penstock.gateway.refill_repeats import carry_repeats, record_repeats, repeated_db, repeated_keys
 from penstock.gateway.refresh.held_documents import refresh_view, rest
 from penstock.gateway.refresh.table_refresh import refresh_documents
+from penstock.gateway.sides.side_documents import TableSideDocuments
 from penstock.gateway.supersession import superseded
 from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
@@ -53,6 +54,7 @@ __all__ = [
     "TableNode",
     "TableReader",
     "TableReading",
+    "TableSideDocuments",
     "Tails",
     "WinningVersions",
     "carry_over",

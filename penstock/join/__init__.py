@@ -19,7 +19,7 @@ from penstock.join.side_entries import Entries, Positions
 from penstock.join.side_index import SideIndex, SideKept, side_dbs
 from penstock.join.side_node import SideNode
 from penstock.join.sorted_runs import EntryChanges, changed_entries
-from penstock.join.stored_join import LimitHold, StoredJoin
+from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
 
 __all__ = [
     "BLOCK",
@@ -39,10 +39,12 @@ __all__ = [
     "LimitedValue",
     "Positions",
     "SideChange",
+    "SideDocuments",
     "SideIndex",
     "SideKept",
     "SideNode",
     "StoredJoin",
+    "StoredSide",
     "changed_entries",
     "check_side",
     "encoded_keys",

@@ -16,7 +16,7 @@ from penstock.join.joined_columns import RowColumns, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows
 from penstock.join.joined_view import JoinedViewNode, RowInput, row_deltas
 from penstock.join.side_node import SideNode
-from penstock.join.stored_join import StoredJoin
+from penstock.join.stored_join import SideDocuments, StoredJoin, StoredSide
 from penstock.mapreduce import Writes, held_db
 from penstock.views import Join
 
@@ -26,18 +26,26 @@ __all__ = ["JoinNode", "JoinNodes"]
 class JoinNode:
     """The node of one join of two sides."""
 
-    def __init__(self, join: Join, number: int, sides: Sequence[SideNode], views: Sequence[JoinedViewNode]) -> None:
+    def __init__(
+        self,
+        join: Join,
+        number: int,
+        sides: Sequence[SideNode],
+        documents: Sequence[SideDocuments],
+        views: Sequence[JoinedViewNode],
+    ) -> None:
         self.join = join
         self.name = join.name
         self.number = number
         self.sides = tuple(sides)
         self.views = tuple(views)
-        self._projected = [side.side for side in self.sides]
+        self._stored = [StoredSide(side.side, side.index, own) for side, own in zip(self.sides, documents, strict=True)]
+        self._projected = self.stored.row_sides
 
     @property
     def stored(self) -> StoredJoin:
         """Return the join for reading all of its rows in a transaction of the writer."""
-        return StoredJoin(self.join, self.number, self._projected, [side.index for side in self.sides])
+        return StoredJoin(self.join, self.number, self._stored)
 
     def nbytes(self) -> int:
         """Estimate the bytes in use."""

@@ -25,16 +25,22 @@ class RowColumns:
 
     def __init__(self, sides: Sequence[SideView], rows: JoinedRows) -> None:
         self.n = int(rows.i.size)
-        parts = zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=True)
+        parts = zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=False)  # semi and anti: only the first
         self._sides = {side.side: (side.projection, entries, index) for side, entries, index in parts}
         self._known: dict[Path, Column] = {}
 
     def entries_of(self, path: Path) -> tuple[Column, Ints]:
-        """Return the values at a path for the entries of its side, and the entry of each row."""
+        """Return the values at a path for the entries of its side, and the entry of each row.
+
+        The last value is null if rows lack the side: the entry of such a row is -1.
+        """
         projection, entries, index = self._sides[path[0]]
         column = self._known.get(path)
         if column is None:
-            column = self._known[path] = _field(projection, entries, path[1:])
+            column = _field(projection, entries, path[1:])
+            if index.size and index.min() < 0:
+                column = Column.join([column, Column.nulls(1)])
+            self._known[path] = column
         return column, index
 
     def column(self, path: Path) -> Column:
@@ -82,11 +88,12 @@ def row_keys(rows: JoinedRows) -> list[tuple[Any, ...]]:
     """Return the key of each row: the keys of its documents, in the order of the sides, and its condition value.
 
     The partitions that own two condition values don't order their messages. So a row with another value has another
-    key.
+    key. A missing side is null, and so is a null condition value.
     """
-    left, right = (_decoded(entries.keys()) for entries in (rows.left, rows.right))
-    values = _decoded(rows.left.values())
-    return [(left[i], right[j], values[i]) for i, j in zip(rows.i.tolist(), rows.j.tolist(), strict=True)]
+    left, right = ([*_decoded(entries.keys()), None] for entries in (rows.left, rows.right))
+    values, others = _condition_values(rows.left), _condition_values(rows.right)
+    pairs = zip(rows.i.tolist(), rows.j.tolist(), strict=True)
+    return [(left[i], right[j], values[i] if i >= 0 else others[j]) for i, j in pairs]
 
 
 def row_sources(rows: JoinedRows) -> SourceKeys:
@@ -101,19 +108,39 @@ def encoded_keys(rows: JoinedRows) -> list[bytes]:
     return list(map(encode_entry, row_keys(rows)))
 
 
+def _condition_values(entries: Entries) -> list[Any]:
+    null = entries.null()
+    values = _decoded(entries.values())
+    return (
+        values if null is None else [None if own else value for own, value in zip(null.tolist(), values, strict=True)]
+    )
+
+
 def _decoded(own: SourceKeys) -> list[Any]:
     texts: Iterable[bytes | None] = [None] * own.lane.size if own.text is None else own.text.tolist()
     return [lane if text is None else decode_key(text) for lane, text in zip(own.lane.tolist(), texts, strict=True)]
 
 
 def row_documents(sides: Sequence[SideView], rows: JoinedRows) -> list[dict[str, Any]]:
-    """Return each row as a dict by side, with the projected fields. Rows share the documents of their entries."""
+    """Return each row as a dict by side, with the projected fields. A missing side is null."""
     parts = [
-        _documents(side.projection, entries.take(index))
-        for side, entries, index in zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=True)
+        _side_documents(side.projection, entries, index)
+        for side, entries, index in zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=False)
     ]
     names = [side.side for side in sides]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _side_documents(projection: Sequence[Path], entries: Entries, index: Ints) -> list[Any]:
+    """Return the document of each row on one side; None where the side is missing."""
+    present = np.flatnonzero(index >= 0)
+    found = _documents(projection, entries.take(index[present]))
+    if present.size == index.size:
+        return found
+    out: list[Any] = [None] * int(index.size)
+    for row, document in zip(present.tolist(), found, strict=True):
+        out[row] = document
+    return out
 
 
 def _documents(projection: Sequence[Path], entries: Entries) -> list[Any]:

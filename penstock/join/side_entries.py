@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import canonical, encode_key, unpack
+from penstock.cache import canonical, unpack
 from penstock.join.entry_texts import Texts
 from penstock.mapreduce import Column, LaneKind, SourceKeys
 
@@ -84,12 +84,14 @@ class Entries:
     ) -> Entries:
         """Make entries from condition values, keys and fields. `null` marks null condition values."""
         n, wide = int(keys.lane.size), FIELDS + len(columns)
+        if null is not None:
+            values = SourceKeys(np.where(null, 0, values.lane), _without(values.text, null))
         lanes = np.empty((n, wide), np.int64)
         lanes[:, VALUE], lanes[:, KEY] = values.lane, keys.lane
         for i, column in enumerate(columns, FIELDS):
             lanes[:, i] = column.lane
         at = positions_of(values, keys)
-        beside = [_bytes_of_keys(values.text, null), _bytes_of_keys(keys.text, None)]
+        beside = [_bytes_of_keys(values.text), _bytes_of_keys(keys.text)]
         beside += [_bytes_of_values(column) for column in columns]
         texts = Texts.of(n, beside) if any(column is not None for column in beside) else None
         if texts is None and null is None and all(column.kind is None for column in columns):
@@ -100,7 +102,7 @@ class Entries:
         for i, column in enumerate(columns, FIELDS):
             kinds[:, i] = column.kinds()
         if null is not None:
-            kinds[null, VALUE], lanes[null, VALUE] = LaneKind.NULL, 0
+            kinds[null, VALUE] = LaneKind.NULL
         return cls(at, lanes, kinds, texts)
 
     def take(self, index: NDArray[Any]) -> Entries:
@@ -190,25 +192,25 @@ class Entries:
         null = self.null()
         nulls = [False] * len(self) if null is None else null.tolist()
         out: list[tuple[bytes | None, bytes, list[Any]]] = []
-        sources = zip(nulls, listed_sources(values), listed_sources(keys), strict=True)
+        sources = zip(nulls, values.encoded(), keys.encoded(), strict=True)
         for row, (is_null, value, key) in enumerate(sources):
             out.append((None if is_null else value, key, [column[row] for column in fields]))
         return out
 
 
-def listed_sources(keys: SourceKeys) -> list[bytes]:
-    """Return the encodings of keys."""
-    texts = [None] * int(keys.lane.size) if keys.text is None else keys.text.tolist()
-    return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
+def _without(text: NDArray[np.object_] | None, null: Mask) -> NDArray[np.object_] | None:
+    """Return the encodings of condition values, without those of null ones."""
+    if text is not None:
+        text = text.copy()
+        text[null] = None
+    return text
 
 
-def _bytes_of_keys(text: NDArray[np.object_] | None, null: Mask | None) -> list[bytes] | None:
+def _bytes_of_keys(text: NDArray[np.object_] | None) -> list[bytes] | None:
     """Return the encodings of keys that have no lane; None if all have one."""
     if text is None:
         return None
     out = [own or b"" for own in text.tolist()]
-    if null is not None:
-        out = [b"" if absent else own for own, absent in zip(out, null.tolist(), strict=True)]
     return out if any(out) else None
 
 

@@ -62,19 +62,22 @@ class SideNode(ViewNode):
         return SideChange(minus, plus, self.index.kept(reader, Entries.join([minus, plus])))
 
     def entries(self, parts: list[Contributions]) -> Entries:
-        """Return contributions as entries. A null condition value matches nothing, so it has none."""
+        """Return contributions as entries. One with a null condition value is left out if it has no row."""
         own = Contributions.join(parts)
         assert own.sources is not None, "a side keeps the keys of its documents"
         keys, index = own.sources.keys, own.sources.index
         if self._values is None or self._values.groups is not self.groups:
             assert isinstance(self.view.map, FieldMap), "a side has no function"
             self._values = _SideValues(self.groups, self.view.map.key.single)
-        matching = np.flatnonzero(~self._values.null(own.code))
-        if matching.size < own.n:
-            own, index = own.take(matching), index[matching]
+        null = self._values.null(own.code)
+        if null.any() and not self.side.unmatched:
+            matching = np.flatnonzero(~null)
+            own, index, null = own.take(matching), index[matching], null[matching]
         text = None if keys.text is None else keys.text[index]
         columns = [own.inputs[path] for path in self.side.projection]
-        return Entries.of(self._values.keys.of(own.code), SourceKeys(keys.lane[index], text), columns)
+        return Entries.of(
+            self._values.keys.of(own.code), SourceKeys(keys.lane[index], text), columns, null if null.any() else None
+        )
 
 
 class _SideValues:

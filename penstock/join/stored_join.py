@@ -1,25 +1,27 @@
-"""All rows of a join, read from the side indexes of one snapshot, for repairs and searches.
+"""All rows of a join, read in one snapshot, for repairs and searches.
 
-A join stores no rows. So one scan over the index of its first side looks up the matches of each entry in the other.
+A join stores no rows. So one scan over the entries of its first side looks up the matches of each in the other. A full
+join has another scan, over the second side. Entries with a null condition value are in no index: they come from the
+documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.cache import Reader, encode_entry, stored_key, unpack, unseal
 from penstock.join.joined_columns import row_documents, row_keys, selected
-from penstock.join.joined_rows import How, JoinChange, JoinedRows, SideChange
+from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange
 from penstock.join.side_entries import Entries
 from penstock.join.side_index import SideIndex
 from penstock.mapreduce import held_db
 from penstock.views import Join, SideView
 
-__all__ = ["LimitHold", "StoredJoin"]
+__all__ = ["LimitHold", "SideDocuments", "StoredJoin", "StoredSide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,47 @@ class LimitHold:
     right: int
 
 
+class SideDocuments(Protocol):
+    """The documents of a side's source in any snapshot, as entries."""
+
+    def all(self, reader: Reader) -> Iterator[Entries]:
+        """Yield all entries; a held document has that of its last accepted version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSide:
+    """A side as a snapshot has it."""
+
+    view: SideView
+    index: SideIndex
+    documents: SideDocuments
+
+    def all(self, reader: Reader) -> Iterator[Entries]:
+        """Yield all entries. One with a null condition value is left out if it has no row."""
+        yield from self.index.all(reader)
+        for entries in self.documents.all(reader) if self.view.unmatched else ():
+            null = entries.null()
+            if null is not None:
+                yield entries.take(null)
+
+    def kept(self, reader: Reader) -> KeptEntries:
+        """Return all entries by condition value."""
+        return self.index.kept(reader, Entries.none(self.index.width))
+
+
 @dataclass(frozen=True, slots=True)
 class StoredJoin:
-    """A join as a snapshot has it: its sides and their indexes. Use it with the reader of that snapshot only."""
+    """A join as a snapshot has it. Use it with the reader of that snapshot only."""
 
     join: Join
     number: int
-    sides: Sequence[SideView]
-    indexes: Sequence[SideIndex]
+    sides: Sequence[StoredSide]
+
+    @property
+    def row_sides(self) -> list[SideView]:
+        """Return the sides that a row has."""
+        return [side.view for side in self.sides[: len(self.join.row_sides)]]
 
     def limited(self, reader: Reader) -> Iterator[LimitHold]:
         """Yield the condition values above the limit."""
@@ -48,18 +83,18 @@ class StoredJoin:
 
     def rows(self, reader: Reader) -> Iterator[JoinedRows]:
         """Yield all rows, in blocks."""
-        left, right = self.indexes
         held = {own.value for own in self.limited(reader)}
-        empty = [Entries.none(index.width) for index in self.indexes]
-        for entries in left.all(reader):
-            own = entries
-            if held:
-                own = entries.take(np.array([value not in held for value, _, _ in entries.listed()], bool))
-            kept = SideChange(empty[1], empty[1], right.kept(reader, empty[1]))
-            for rows in JoinChange(SideChange(empty[0], own, left.kept(reader, own)), kept, How.INNER).rows():
-                shown = selected(self.sides, rows, self.join.filter)
-                if shown.i.size:
-                    yield shown
+        left, right = self.sides
+        how = How(self.join.how)
+        for rows in _rows(reader, left, right, How.LEFT if how is How.FULL else how, held):
+            yield from self._selected(rows)
+        for rows in _rows(reader, right, left, How.ANTI, held) if how is How.FULL else ():
+            yield from self._selected(JoinedRows(rows.plus, rows.right, rows.j, rows.left, rows.i))
+
+    def _selected(self, rows: JoinedRows) -> Iterator[JoinedRows]:
+        shown = selected(self.row_sides, rows, self.join.filter)
+        if shown.i.size:
+            yield shown
 
     def documents(self, reader: Reader, wanted: Collection[bytes]) -> dict[bytes, tuple[Any, dict[str, Any]]]:
         """Return the rows with these stored keys, each with its key. This reads the whole join."""
@@ -70,6 +105,18 @@ class StoredJoin:
             if found:
                 at = np.array(found, np.int64)
                 some = JoinedRows(rows.plus, rows.left, rows.i[at], rows.right, rows.j[at])
-                for i, row in zip(found, row_documents(self.sides, some), strict=True):
+                for i, row in zip(found, row_documents(self.row_sides, some), strict=True):
                     out[stored_key(encode_entry(keys[i]))] = keys[i], row
         return out
+
+
+def _rows(reader: Reader, side: StoredSide, other: StoredSide, how: How, held: set[bytes]) -> Iterator[JoinedRows]:
+    """Yield the rows of all entries of one side, but those of held condition values."""
+    kept = other.kept(reader)
+    whole = SideChange(Entries.none(kept.width), Entries.none(kept.width), kept)
+    for entries in side.all(reader):
+        own = entries
+        if held:
+            own = entries.take(np.array([value not in held for value, _, _ in entries.listed()], bool))
+        none = Entries.none(own.width)
+        yield from JoinChange(SideChange(none, own, side.kept(reader)), whole, how).rows()

@@ -159,8 +159,6 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
                 f"a store of several partitions can't keep {what}; stay with one partition, or keep side "
                 f"{join.sides[0].name!r} and the others in a store of their own"
             )
-        if join.how != "inner":
-            raise DefinitionError(f"{what} has how={join.how!r}, and stores keep inner joins; write how='inner'")
         if len(join.sides) > 2:
             raise DefinitionError(
                 f"{what} has {len(join.sides)} sides, and stores keep joins of two; leave out side "

@@ -209,6 +209,7 @@ class SideView(View):
     join: str
     side: str
     projection: tuple[Path, ...]
+    unmatched: bool  # a document without a match has a row
 
     def describe(self) -> dict[str, object]:
         """Return the side as plain data."""
@@ -244,6 +245,7 @@ def side_views(join: Join) -> tuple[SideView, ...]:
             join=join.name,
             side=side.name,
             projection=_projected(join, side.name),
+            unmatched=join.how == "full" or (i == 0 and join.how in ("left", "anti")),
         )
         for i, side in enumerate(join.sides)
     )
@@ -252,6 +254,8 @@ def side_views(join: Join) -> tuple[SideView, ...]:
 def _projected(join: Join, side: str) -> tuple[Path, ...]:
     """Return the paths of a side that the join and the views on it read; the empty path is the document."""
     read = [] if join.filter is None else [*join.filter.paths()]
+    if side not in {own.name for own in join.row_sides}:
+        return ()
     for view in join.app.views():
         if view.source is join:
             read += _values_read(view, view.map) if isinstance(view.map, FieldMap) else [(side,)]

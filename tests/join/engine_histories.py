@@ -46,9 +46,43 @@ def shop(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool = F
     pairs.view("pair_sums", key=(), where=ps.field("one.a") >= 2, value="other.a", reduce=ps.sum())
     near = app.join("near", order=orders, customer=customers, on={"order.c": "customer.country"}, limit=5)
     near.view("near_sums", key="order.c", value="customer.age", reduce=ps.sum())
+    _outer(app, waiting, customers)
     below = app.view_of("sums").view("countries", key="value.n", reduce=ps.count())
     assert below.tables == (orders, customers)
     return app
+
+
+def _outer(app: ps.App, orders: Any, customers: ps.Table) -> None:
+    """Add a join of each kind with rows beside pairs, with views of each kind."""
+    age = {"order.d": "customer.age"}
+    left = app.join("left", order=orders, customer=customers, on={"order.c": "customer.id"}, how="left")
+    left.view("left_sums", key="customer.country", value="order.a", reduce={"sum": ps.sum(), "n": ps.count()})
+    left.view("left_rows", key="order.id", value="customer.address", reduce=None)
+    unmatched = ps.field("order.a") == None  # noqa: E711
+    full = app.join("full", order=orders, customer=customers, on=age, how="full", limit=5)
+    full.view("full_sums", key=("order.c", "customer.country"), value="order.a", reduce=ps.max())
+    full.view("lonely", key="customer.id", where=unmatched, reduce=ps.count())
+    per = app.join("per", customer=customers, order=orders, on={"customer.id": "order.c"}, how="left")
+    per.view(
+        "per_country",
+        key=("customer.country", "order.paid"),
+        value="order.a",
+        reduce={"sum": ps.sum(), "n": ps.count()},
+    )
+    some = app.join("some", order=orders, customer=customers, on=age, how="semi", limit=5)
+    some.view("some_sums", key="order.c", value="order.a", reduce=ps.sum())
+    rest = app.join("rest", order=orders, customer=customers, on=age, how="anti", where=ps.field("order.a") > 0)
+    rest.view("rest_sums", key="order.c", value="order.a", reduce=ps.sum(), sources=True)
+
+    @full.view(reduce=ps.count())
+    def present(row: dict[str, Any]) -> Iterator[Any]:
+        yield tuple(sorted(name for name, own in row.items() if own is not None)), None
+        if row["order"] is not None:
+            yield row["order"]["a"] + 1
+
+    @some.view(reduce=ps.count())
+    def kinds(row: dict[str, Any]) -> Iterator[Any]:
+        yield tuple(row), None
 
 
 def document(rng: random.Random, table: str, key: int, ts: int) -> dict[str, Any]:

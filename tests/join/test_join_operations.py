@@ -195,15 +195,6 @@ def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:
         engine.engine.begin_refill(["orders"], described(engine.app))
 
 
-@pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
-def test_other_joins_are_refused_at_opening(how: Any) -> None:
-    app = ps.App("shop")
-    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
-    app.join("sold", order=orders, customer=customers, on=ON, how=how)
-    with pytest.raises(DefinitionError, match=f"'sold' has how='{how}'"):
-        ps.open(app, None)
-
-
 def test_keys_that_are_too_long_for_one_key_together_join(store_path: Path) -> None:
     key, other = "k" * 40_000, "m" * 40_000
 

@@ -75,8 +75,8 @@ def test_deleting_everything_leaves_no_row_and_no_entry() -> None:
         for view in app.views():
             assert list(snap.view(view.name).items()) == []
         for name in snap.schema.joins:
-            indexes = snap.schema.join(name).indexes
-            assert sum(len(own) for index in indexes for own in index.all(snap.reader())) == 0
+            sides = snap.schema.join(name).sides
+            assert sum(len(own) for side in sides for own in side.all(snap.reader())) == 0
 
 
 def simple(**options: Any) -> ps.App:

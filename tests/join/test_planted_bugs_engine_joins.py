@@ -66,6 +66,37 @@ BUGS = [
         "None, None)",
     ),
     Bug(
+        "a filter of a side removes outer rows",
+        "join.join_node:JoinNode._rows",
+        "selected(self._projected, rows, ",
+        "selected(self._projected, rows if not any(own.where for own in self.join.sides) else "
+        "JoinedRows(rows.plus, rows.left, rows.i[rows.j >= 0], rows.right, rows.j[rows.j >= 0]), ",
+    ),
+    Bug(
+        "a null condition value has no outer row",
+        "join.side_node:SideNode.entries",
+        "not self.side.unmatched",
+        "True",
+    ),
+    Bug(
+        "a scan of a join has no row of a null condition value",
+        "join.stored_join:StoredSide.all",
+        "if self.view.unmatched",
+        "if False",
+    ),
+    Bug(
+        "a scan of a full join lacks the rows of its second side alone",
+        "join.stored_join:StoredJoin.rows",
+        "if how is How.FULL else ()",
+        "if False else ()",
+    ),
+    Bug(
+        "a missing side is an empty document",
+        "join.joined_columns:_side_documents",
+        "[None] * int(index.size)",
+        "[{} for _ in index]",
+    ),
+    Bug(
         "functions of two views share a row",
         "mapreduce.parent_rows:_for_function",
         "unpack(canonical(row))",

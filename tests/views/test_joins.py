@@ -206,14 +206,6 @@ def test_outer_joins_have_two_sides(shop: Shop) -> None:
         app.join("all", how="left", order=orders, customer=customers, line=lines, on={**ON, "line.order": "order.id"})
 
 
-@pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
-def test_a_store_refuses_joins_that_are_not_inner(shop: Shop, how: Any) -> None:
-    app, orders, customers, _ = shop
-    app.join("sold", order=orders, customer=customers, on=ON, how=how)
-    with pytest.raises(DefinitionError, match=f"'sold' has how='{how}'"):
-        check_runnable(app.joins())
-
-
 def test_a_store_refuses_other_sides(shop: Shop) -> None:
     app, orders, customers, lines = shop
     app.join("all", order=orders, customer=customers, line=lines, on={**ON, "line.order": "order.id"})

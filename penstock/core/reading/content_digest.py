@@ -58,9 +58,9 @@ def _digest_of(snap: Snapshot, app: App) -> str:
         if isinstance(view.mapper, FunctionMapper) and view.of_rows:
             total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
     for name, join in sorted((name, schema.join(name)) for name in schema.joins):
-        for side, index in zip(join.sides, join.indexes, strict=True):
-            total.update(canonical([name, side.side, "entries"]))
-            total.update(side_digest(index, snap.reader()).to_bytes(_BITS // 8, "big"))
+        for side in join.sides:
+            total.update(canonical([name, side.view.side, "entries"]))
+            total.update(side_digest(side.index, snap.reader()).to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
 
 

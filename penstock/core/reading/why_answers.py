@@ -91,12 +91,13 @@ def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
-    """Return the rows of a join with these keys, from the documents of its sides."""
-    parts = [
-        snap.table(side.source.name).get_many([key[i] for key in keys]) if keys else []
-        for i, side in enumerate(join.sides)
-    ]
-    names = [side.name for side in join.sides]
+    """Return the rows of a join with these keys, from the documents of its sides. A missing side is null."""
+    parts: list[list[Any]] = []
+    for i, side in enumerate(join.row_sides):
+        own = [key[i] for key in keys if key[i] is not None]
+        found = iter(snap.table(side.source.name).get_many(own) if own else ())
+        parts.append([None if key[i] is None else next(found) for key in keys])
+    names = [side.name for side in join.row_sides]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 
@@ -183,7 +184,7 @@ class _Scan:
         """Search the rows of a join."""
         for rows in source.rows(self._reader):
             keys = encoded_keys(rows)
-            hits = search.in_dicts(row_documents(source.sides, rows))
+            hits = search.in_dicts(row_documents(source.row_sides, rows))
             self._take(hits, [keys[hit.place] for hit in hits])
 
     def _held(self) -> None:

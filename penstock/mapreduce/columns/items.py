@@ -69,6 +69,11 @@ class SourceKeys:
             text = np.concatenate([np.full(p.lane.size, None, object) if p.text is None else p.text for p in parts])
         return SourceKeys(np.concatenate([p.lane for p in parts]), text)
 
+    def encoded(self) -> list[bytes]:
+        """Return the encodings of the keys."""
+        texts = [None] * int(self.lane.size) if self.text is None else self.text.tolist()
+        return [encode_key(key) if text is None else text for key, text in zip(self.lane.tolist(), texts, strict=True)]
+
     def hashes(self) -> Codes64:
         """Return the 64-bit hash of each key: a bijection for ints, else the hash of the encoding."""
         out = mix(self.lane.view(np.uint64))

@@ -41,5 +41,5 @@ def joined_emissions(snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         keys = list(map(stored_key, encoded_keys(rows)))
         found = view.remembered(snap.reader(), groups).emissions(keys)
         remembered = [[] if own is None else own.pairs(0, groups) for own in found]
-        n += differing(mapping, copies(row_documents(join.sides, rows)), remembered, unsure)
+        n += differing(mapping, copies(row_documents(join.row_sides, rows)), remembered, unsure)
     return n

@@ -294,12 +294,12 @@ class Check:
         """Compare the index of a side with the documents; if the check fixes faults, make it anew."""
         with self._site.snapshot() as snap:
             stored = snap.schema.join(join)
-            index = next(own for view, own in zip(stored.sides, stored.indexes, strict=True) if view.side == side)
+            index = next(own.index for own in stored.sides if own.view.side == side)
             self._damaged += [f"join {join!r}, side {side!r}: {fault}" for fault in check_side(index, snap.reader())]
             wrong = differing_entries(snap, join, side)
             number = snap.schema.catalog.entries[f"{join}:{side}"].number
             held = sum(1 for _ in self._checked(snap.reader(), held_db(number)))
-            if side == stored.sides[0].side:
+            if side == stored.sides[0].view.side:
                 held += sum(1 for _ in stored.limited(snap.reader()))  # condition values with too many rows
             if held:
                 self._held[join] = self._held.get(join, 0) + held

@@ -221,7 +221,7 @@ def held_groups(
 def _above_limit(snap: Snapshot, name: str, wanted: EntryFilter) -> Iterator[Quarantined]:
     """Yield the condition values of a join that have more rows than its limit."""
     join = snap.schema.join(name)
-    one, other = (side.side for side in join.sides)
+    one, other = (side.view.side for side in join.sides)
     for own in join.limited(snap.reader()):
         entry = group_id(name, stored_key(own.value))
         if wanted.has(entry):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, Segment, StoreDamaged, decode_key, encode_key, is_long, record_key, stored_key
+from penstock.cache import Reader, Segment, StoreDamaged, decode_key, is_long, record_key, stored_key
 from penstock.gateway import NUMBER, Stamps, StoredLine, TableReader, key_of, stamps_of, unwrap
 from penstock.mapreduce import (
     Column,
@@ -160,7 +160,7 @@ class DocumentScan:
         db = held_db(self._node.number)
         if not block.lines or not self._reader.count(db):
             return np.ones(len(block.lines), bool)
-        keys = _encoded(keys_of(table, block))
+        keys = keys_of(table, block).encoded()
         rows = self._reader.get_many(db, [stored_key(key) for key in keys])
         return np.fromiter((row is None for row in rows), bool, len(rows))
 
@@ -250,7 +250,7 @@ class DocumentScan:
             stamps = items.columns[-1].values()
             known.update(((code, *source), ts) for source, ts in zip(items.sources(), stamps, strict=True))
         values = out.inputs[TS].values()
-        keys = _encoded(out.sources.keys)
+        keys = out.sources.keys.encoded()
         ranks = out.sources.rank
         for i in at.tolist():
             rank = 0 if ranks is None else int(ranks[i])
@@ -352,12 +352,6 @@ def keys_of(table: Table, block: _DocumentBlock) -> SourceKeys:
     hashed = np.flatnonzero(block.k1)
     text[hashed] = [key_of(table, block.lines[i]) for i in hashed.tolist()]
     return SourceKeys(np.where(block.k1 == 0, lanes, 0), text)
-
-
-def _encoded(keys: SourceKeys) -> list[bytes]:
-    """Return the encodings of keys."""
-    texts = [None] * int(keys.lane.size) if keys.text is None else keys.text.tolist()
-    return [encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)]
 
 
 def _joined(parts: Sequence[_DocumentBlock]) -> _DocumentBlock:

@@ -28,7 +28,7 @@ class JoinScan(DocumentScan):
             keys = encoded_keys(rows)
             sources, stored = SourceKeys.of_encoded(keys), [stored_key(key) for key in keys]
             if isinstance(mapper, FieldMapper):
-                columns = self._decoder(None).of_dicts(row_documents(join.sides, rows), keys=False)
+                columns = self._decoder(None).of_dicts(row_documents(join.row_sides, rows), keys=False)
                 at = np.flatnonzero(self._emits(mapper, columns))
                 held = self._reader.get_many(held_db(self._node.number), [stored[i] for i in at.tolist()])
                 at = at[[row is None for row in held]] if at.size else at

@@ -11,10 +11,8 @@ import numpy as np
 
 from penstock.cache import Writer, canonical
 from penstock.core import Core, Snapshot
-from penstock.join import Entries, SideNode
-from penstock.mapreduce import Spaces, Writes
-from penstock.recovery.repair.document_scan import DocumentScan
-from penstock.views import SideView, Table
+from penstock.join import Entries
+from penstock.mapreduce import Writes
 
 __all__ = ["differing_entries", "replace_entries"]
 
@@ -39,23 +37,17 @@ def replace_entries(core: Core, writer: Writer, join: str, side: str, writes: Wr
 
 def _differences(snap: Snapshot, join: str, side: str) -> tuple[list[Entries], list[Entries]]:
     """Return the entries that the index lacks, and those that no document has. All entries are in memory."""
-    view = next(own for own in snap.schema.sides if own.name == f"{join}:{side}")
-    assert isinstance(view.view, SideView), "it is a side"
-    place = [own.side for own in snap.schema.join(join).sides].index(side)
-    stored = list(snap.schema.join(join).indexes[place].all(snap.reader()))
-    made = list(_made(snap, view.view, view.number))
+    own = next(own for own in snap.schema.join(join).sides if own.view.side == side)
+    stored, made = list(own.index.all(snap.reader())), list(_indexed(own.documents.all(snap.reader())))
     known, wanted = set(_listed(stored)), set(_listed(made))
     return _only(made, wanted - known), _only(stored, known - wanted)
 
 
-def _made(snap: Snapshot, view: SideView, number: int) -> Iterator[Entries]:
-    """Yield the entries of the documents of a side."""
-    spaces = Spaces()
-    node = SideNode(view, number, spaces)
-    assert isinstance(view.source, Table), "stores keep joins of tables"
-    scan = DocumentScan(node, lambda: spaces, None, snap.reader(), snap.reader(), None)
-    for contributions in scan.of_table(view.source, snap.log(view.source.name)):
-        yield node.entries([contributions])
+def _indexed(parts: Iterator[Entries]) -> Iterator[Entries]:
+    """Yield the entries that an index has. A null condition value is not in one."""
+    for entries in parts:
+        null = entries.null()
+        yield entries if null is None else entries.take(~null)
 
 
 def _listed(parts: list[Entries]) -> Iterator[Listed]:

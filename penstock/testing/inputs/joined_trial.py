@@ -27,6 +27,20 @@ def joined() -> Trial:
     sold.view("rows", key="order.id", value="customer.name", reduce=None)
     pairs = app.join("pairs", one=orders, other=orders, on=[("one.c", "other.d"), ("one.name", "other.name")])
     pairs.view("kept", key=(), value="other.n", reduce=sum(), sources=True)
+    any_order = app.join("any_order", order=orders, customer=customers, on=on, how="left", where=field("order.n") != 2)
+    any_order.view("by_name", key="customer.name", value="order.n", reduce={"sum": sum(), "n": count()})
+    every = app.join("every", order=orders, customer=customers, on={"order.name": "customer.name"}, how="full", limit=6)
+    every.view("ages", key=("order.d", "customer.age"), value="order.n", reduce=max())
+    buyers = app.join("buyers", customer=customers, order=orders, on={"customer.id": "order.c"}, how="semi")
+    buyers.view("buyer_names", key="customer.name", reduce=count(), sources=True)
+    idle = app.join("idle", customer=customers, order=orders, on={"customer.id": "order.d"}, how="anti")
+    idle.view("idle_ages", key="customer.name", value="customer.age", reduce=sum())
+
+    @every.view(reduce=count())
+    def missing(row: Any) -> Iterator[Any]:
+        yield [name for name, own in row.items() if own is None], None
+        yield row["order"]["c"] if row["order"] else row["customer"]["name"][0], None
+
     app.view_of("sums").view("sizes", key="value.n", reduce=count())
 
     @sold.view("words", reduce=count())

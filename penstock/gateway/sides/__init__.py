@@ -1,0 +1,1 @@
+"""The documents of tables as sides of joins."""

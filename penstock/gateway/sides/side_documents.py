@@ -1,0 +1,98 @@
+"""The documents of a table as entries of a side of a join, read in any snapshot.
+
+Invariants:
+
+- each document is read once, in its current version; a held one counts with its last accepted version;
+- memory holds one block of documents. Only the store is read, never the writer's caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cache import Reader, stored_key
+from penstock.gateway.document_reader import LineBlock, TableReader, Tails
+from penstock.gateway.lines.stored_lines import StoredLine, unwrap
+from penstock.gateway.view_deltas import key_of
+from penstock.join import Entries, SideNode
+from penstock.mapreduce import (
+    Contributions,
+    DecodedColumns,
+    Decoder,
+    FieldMapper,
+    FieldPlan,
+    SourceKeys,
+    Spaces,
+    held_db,
+)
+from penstock.views import Key, SideView, Table
+
+__all__ = ["TableSideDocuments"]
+
+_HELD = 1 << 12  # held documents that are in memory at once
+
+
+class TableSideDocuments:
+    """The documents of a side whose source is a table."""
+
+    def __init__(self, side: SideView, number: int, table: Table, documents: int, seed: int) -> None:
+        self._side = side
+        self._number = number
+        self._table = table
+        self._documents = documents  # the number of the table
+        self._seed = seed
+        self._tails = Tails()
+
+    def all(self, reader: Reader) -> Iterator[Entries]:
+        """Yield all entries."""
+        spaces = Spaces()
+        node = SideNode(self._side, self._number, spaces)
+        decoder = Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, self._seed)
+        table = TableReader(self._table, self._documents, self._seed, lambda: reader, self._tails, frozenset)
+        for block in table.blocks():
+            newest = np.flatnonzero(table.newest(block.k0, block.k1, block.records))
+            found = [unwrap(block.lines[i]) for i in newest.tolist()]
+            present = np.flatnonzero([not one.absent for one in found])
+            if present.size:
+                columns = _columns(decoder, [found[i] for i in present.tolist()])
+                yield node.entries([self._contributions(reader, node, columns, self._keys(block, newest[present]))])
+        held = (one for _, one in node.remembered(reader).all_held())
+        while some := list(islice(held, _HELD)):
+            keys = SourceKeys.of_encoded([one.whole for one in some])
+            yield node.entries([node.pair_contributions([one.pairs for one in some], (keys, np.arange(len(some))))])
+
+    def _contributions(
+        self, reader: Reader, node: SideNode, columns: DecodedColumns, keys: SourceKeys
+    ) -> Contributions:
+        """Return the contributions of documents with these keys, but of held ones."""
+        assert isinstance(node.mapper, FieldMapper), "a side has no function"
+        mapped, _ = node.mapper.mapped(columns, None, np.arange(keys.lane.size))
+        out = mapped.sourced(keys)
+        db = held_db(self._number)
+        if not out.n or not reader.count(db):
+            return out
+        assert out.sources is not None, "it was given"
+        names = [stored_key(key) for key in keys.encoded()]
+        rows = reader.get_many(db, [names[i] for i in out.sources.index.tolist()])
+        return out.take(np.flatnonzero([row is None for row in rows]))
+
+    def _keys(self, block: LineBlock, at: NDArray[np.int64]) -> SourceKeys:
+        """Return the keys of the documents at these places."""
+        lane = block.k0[at].view(np.int64)
+        hashed = np.zeros(at.size, bool) if block.k1 is None else block.k1[at] != 0
+        if not hashed.any():
+            return SourceKeys(lane, None)
+        text = np.full(at.size, None, object)
+        text[hashed] = [key_of(self._table, block.lines[i]) for i in at[hashed].tolist()]
+        return SourceKeys(np.where(hashed, 0, lane), text)
+
+
+def _columns(decoder: Decoder, found: list[StoredLine]) -> DecodedColumns:
+    patched = [one.patched.fields for one in found if one.patched is not None]
+    if patched:
+        return decoder.of_dicts(patched, keys=False)
+    return decoder.columns([one.line for one in found if one.line is not None], keys=False)
