@@ -1,6 +1,5 @@
 """Send the changes of a view to a worker of the Wallaroo connector protocol, as a source connector with one stream.
 
-Each message is a line of a file sink: {"view", "group", "value", "position"}, with "deleted" if the group is gone.
 Invariants:
 
 - a message is durable in the log with its id before it is sent, so a worker that has an id has this message;
@@ -10,16 +9,12 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Callable
 
-from penstock.cache import hidden
-from penstock.connector import LARGEST_MESSAGE, MOST_WAITING, ConnectorFault, PointLost, Source, is_worker_name
-from penstock.sink.change_lines import change_line
-from penstock.sink.errors import SinkBusy, SinkTaken
-from penstock.sink.protocol import Claiming, nobody
+from penstock.connector import LARGEST_MESSAGE, MOST_WAITING, ConnectorFault, PointLost, Source
+from penstock.sink.errors import SinkTaken
+from penstock.sink.view_sender import ELSEWHERE, ViewSender
 from penstock.sink.wallaroo_source_log import MessageLog
 from penstock.views import Change, Position
 
@@ -28,70 +23,32 @@ __all__ = ["WallarooSourceSink"]
 _LOOK = 0.1  # seconds of one wait for the worker
 _LAST = 5.0  # seconds for a connection, after a request to stop
 _PATIENCE = 60.0  # seconds for an acknowledgement, after a request to stop
-_MOST = 256 << 20  # bytes of the changes up to one position
-_ELSEWHERE = "send this view to a file or to a topic"
 _OTHER = "give this sink another name=, which is sent all rows first"
 
 
-class WallarooSourceSink:
-    """A source connector of one view. `folder` is that of the store, `app` the name of its app."""
+class WallarooSourceSink(ViewSender):
+    """A source connector of one view."""
 
     contract = "each message is taken exactly once: its id is durable before it is sent"
 
-    def __init__(
-        self,
-        text: str,
-        address: tuple[str, int],
-        cookie: str,
-        name: str | None,
-        view: str,
-        envelope: str,
-        dumps: Callable[[object], str],
-    ) -> None:
-        self.claim: Claiming = nobody
-        self.folder = "."
-        self.app = "penstock"
-        self.stopped: Callable[[], bool] = lambda: False
-        self.say: Callable[[str], None] = lambda text: None
-        host, port = address
-        self._text = hidden(text)
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._cookie = cookie
-        self._name = name
-        self._view = view
-        self._envelope = envelope
-        self._dumps = dumps
-        self._log: MessageLog | None = None
-        self._source: Source | None = None
-        self._bodies: list[bytes] = []
-        self._size = 0
-        self._said: str | None = None
-        self._ending = False
-        self._newest: int | None = None  # the last message before this client, until the worker has told its point
+    _log: MessageLog | None = None
+    _source: Source | None = None
+    _said: str | None = None
+    _ending = False
+    _newest: int | None = None  # the last message before this client, until the worker has told its point
 
     def begin(self) -> Position | None:
         """Open the log, and return the position up to which it has all changes."""
         stream = self._stream()
-        place = f"wallaroo+source {self._address} {stream}"
-        other = self.claim(place)
-        if other is not None:
-            raise SinkBusy(self._text, other)
-        file = blake2b(place.encode(), digest_size=8).hexdigest()
-        self._log = MessageLog(os.path.join(self.folder, "connector", f"{file}.log"), stream.encode())
+        log = self._claimed(f"wallaroo+source {self._at} {stream}")
+        self._log = MessageLog(log, stream.encode())
         self._connect()
         return self._log.position
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """Keep changes until their position is complete."""
-        for change in changes:
-            body = (self._dumps(change_line(change, self._envelope)) + "\n").encode()
-            if len(body) > LARGEST_MESSAGE:
-                group = self._dumps(change.group)[:100]
-                self._refuse(f"a change of group {group} has {len(body):,} bytes, too many for a message", _ELSEWHERE)
-            self._bodies.append(body)
-            self._size += len(body)
-        if self._size > _MOST:
-            self._refuse(f"the changes up to one position have more than {_MOST >> 20} MB", _ELSEWHERE)
+    def _check_message(self, change: Change, body: bytes) -> None:
+        if len(body) > LARGEST_MESSAGE:
+            group = self._dumps(change.group)[:100]
+            self._refuse(f"a change of group {group} has {len(body):,} bytes, too many for a message", ELSEWHERE)
 
     def holds(self, position: Position) -> None:
         """Make the messages up to this position durable, and send them. Wait if too many are not acknowledged."""
@@ -101,8 +58,7 @@ class WallarooSourceSink:
             return
         for number, body in self._log.add(self._bodies, position):
             self._open.offer(self._stream(), number, body)
-        self._bodies.clear()
-        self._size = 0
+        self._clear()
         self.tend()
         self._wait(lambda: self._open.waiting <= MOST_WAITING)
 
@@ -148,11 +104,12 @@ class WallarooSourceSink:
 
     def _stream(self) -> str:
         """Return the name of the stream."""
-        name = self._name or self.app
-        if not is_worker_name(name):
-            remedy = "add name= with letters, digits, _, - and ."
-            raise SinkTaken(self._text, f"{name!r} is no name of a connector", remedy)
-        return f"{name}/{self._view}"
+        return f"{self._sender('connector')}/{self._view}"
+
+    @property
+    def _at(self) -> str:
+        host, port = self._address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def _connect(self) -> None:
         """Begin anew with all messages of the log. Once the worker tells its point, drop those up to it."""
@@ -160,7 +117,7 @@ class WallarooSourceSink:
         if self._source is not None:
             self._source.abort()
         self._newest = self._log.last
-        self._source = Source(self._address, self._cookie, self._name or self.app, patience=_LAST)
+        self._source = Source(self._at, self._cookie, self._sender("connector"), patience=_LAST)
         for number, body in self._log.after(0):
             self._source.offer(self._stream(), number, body)
         if self._ending:
@@ -173,7 +130,8 @@ class WallarooSourceSink:
         if last > newest:
             self._refuse(
                 f"the worker has message {last} of stream {self._stream()!r}, and this store has sent {newest} "
-                "messages: another store sends them, or this one was restored"
+                "messages: another store sends them, or this one was restored",
+                _OTHER,
             )
         if last + 1 < log.first:
             self._refuse(
@@ -183,9 +141,6 @@ class WallarooSourceSink:
             )
         if point is not None:
             log.drop(point)
-
-    def _refuse(self, reason: str, remedy: str = _OTHER) -> None:
-        raise SinkTaken(self._text, f"view {self._view!r}: {reason}", remedy)
 
     def _wait(self, done: Callable[[], bool]) -> None:
         """Tend until a condition holds. After a request to stop, end without progress."""

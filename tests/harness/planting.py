@@ -10,8 +10,9 @@ import builtins
 import dis
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
 from types import CodeType
 
@@ -60,3 +61,13 @@ class Bug:
         """Plant the bug in the package while a test runs."""
         for edit in self.edits:
             edit.plant(monkeypatch)
+
+
+def assert_found(run: Callable[[Path, int], object], path: Path, seeds: int, *errors: type[BaseException]) -> None:
+    """Run seeds, each in a folder of its own below the path, until one fails by an assertion or such an error."""
+    for seed in range(seeds):
+        try:
+            run(path / str(seed), seed)
+        except (AssertionError, *errors):
+            return
+    pytest.fail("no seed found the bug")

@@ -25,9 +25,9 @@ from penstock.connector import (
     TransactionOpened,
     VoteReceived,
 )
-from penstock.sink import SinkTaken, WallarooSink, wallaroo_sink
+from penstock.sink import SinkLog, SinkTaken, WallarooSink, wallaroo_sink
 from penstock.views import ABSENT
-from tests.harness.planting import Bug
+from tests.harness.planting import Bug, assert_found
 from tests.spout.wallaroo_worker import (
     BEFORE_COMMIT,
     BEFORE_PHASE_1,
@@ -41,6 +41,7 @@ from tests.spout.wallaroo_worker import (
     free_port,
     kill_at,
 )
+from tests.waiting import PATIENCE
 
 VIEW = "by name"
 GROUPS = 5
@@ -111,11 +112,11 @@ def kill_sink_at(struck: int | None) -> Iterator[Place]:
         append(self, record, sync)
         place(phase)
 
-    def wait_or_end(self: WallarooSink, link: SessionSocket, kind: Any) -> Any:
+    def wait_or_end(self: WallarooSink, link: SessionSocket, kind: Any, until: float | None = None) -> Any:
         if kind is VoteReceived and next(numbers) == struck:
             link.turn(0.0)
             raise Killed(BEFORE_VOTE)
-        return wait(self, link, kind)
+        return wait(self, link, kind, until)
 
     with (
         mock.patch.object(LogFile, "append", append_between),
@@ -197,15 +198,7 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert any(fails(tmp_path / str(seed), seed) for seed in range(12)), "no seed found it"
-
-
-def fails(path: Path, seed: int) -> bool:
-    try:
-        run(path, seed)
-    except (AssertionError, SinkTaken):
-        return True
-    return False
+    assert_found(run, tmp_path, 12, SinkTaken)
 
 
 def test_a_view_without_changes_keeps_its_position(tmp_path: Path) -> None:
@@ -276,14 +269,39 @@ def test_a_wrong_cookie_is_named_at_both_ends(tmp_path: Path, caplog: pytest.Log
     assert caplog.text.count("a session of worker without HELLO was ended here: Bad cookie") == 1
 
 
+def test_a_sink_that_comes_back_hears_the_last_decision_without_a_change(tmp_path: Path) -> None:
+    port, decide = free_port(), SinkLog.decide
+    with target(tmp_path / "store", port) as store:
+
+        def decide_alone(self: SinkLog, commit: bool) -> None:
+            decide(self, commit)
+            store.stop()
+
+        sink = opened(tmp_path, store.address)
+        sink.begin()
+        sink.write([change(1)])
+        with mock.patch.object(SinkLog, "decide", decide_alone):
+            sink.holds(1)
+        sink.tend()
+        assert received(store) == {}
+    with target(tmp_path / "store", port) as store:
+        for _ in range(int(PATIENCE / 0.02)):
+            sink.tend()
+            if received(store) == rows(1):
+                break
+            store.ended.wait(0.02)
+        assert received(store) == rows(1)
+        sink.close()
+
+
 def test_a_sink_that_is_paused_gets_the_changes_later(tmp_path: Path) -> None:
     """A peer that does not vote is no peer that refuses."""
     tries, real = count(1), WallarooSink._connect
 
-    def connect(self: WallarooSink) -> Any:
+    def connect(self: WallarooSink, until: float | None = None) -> Any:
         if next(tries) == 8:
             store.gate.set()
-        return real(self)
+        return real(self, until)
 
     with target(tmp_path / "store", 0) as store, mock.patch.object(WallarooSink, "_connect", connect):
         sink = opened(tmp_path, store.address)

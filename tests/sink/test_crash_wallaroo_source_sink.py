@@ -15,7 +15,7 @@ from penstock.cache import PenstockError
 from penstock.cli.running.feed_steps import FeedSteps
 from penstock.connector import ConnectorFault
 from penstock.sink import wallaroo_source_log, wallaroo_source_sink
-from tests.harness.planting import Bug
+from tests.harness.planting import Bug, assert_found
 from tests.sink.wallaroo_source import GROUPS, Disk, expected, give, opened, received, target
 from tests.spout.wallaroo_worker import Killed, free_port, kill_at, shop
 
@@ -106,12 +106,4 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert any(fails(tmp_path / str(seed), seed) for seed in range(12)), "no seed found it"
-
-
-def fails(path: Path, seed: int) -> bool:
-    try:
-        run(path, seed)
-    except (AssertionError, PenstockError):
-        return True
-    return False
+    assert_found(run, tmp_path, 12, PenstockError)

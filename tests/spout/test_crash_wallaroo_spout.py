@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.planting import Bug
+from tests.harness.planting import Bug, assert_found
 from tests.spout.wallaroo_worker import (
     BEFORE_PHASE_1,
     BEFORE_PHASE_2,
@@ -146,18 +146,10 @@ PARTITIONED_BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert any(_fails(tmp_path / str(seed), seed, None) for seed in range(12)), "no seed found it"
+    assert_found(lambda path, seed: run(path, seed, None), tmp_path, 12, OSError)
 
 
 @pytest.mark.parametrize("bug", PARTITIONED_BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found_between_partitions(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert any(_fails(tmp_path / str(seed), seed, 2) for seed in range(30)), "no seed found it"
-
-
-def _fails(path: Path, seed: int, partitions: int | None) -> bool:
-    try:
-        run(path, seed, partitions)
-    except (AssertionError, OSError):
-        return True
-    return False
+    assert_found(lambda path, seed: run(path, seed, 2), tmp_path, 30, OSError)

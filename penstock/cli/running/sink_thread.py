@@ -34,6 +34,7 @@ from penstock.sink import (
     SinkBehind,
     SinkBusy,
     SinkTaken,
+    ViewSender,
     WallarooSink,
     WallarooSourceSink,
     open_file,
@@ -112,7 +113,7 @@ class SinkThread(threading.Thread):
         self._settle: Callable[[], None] = _at_once
         self._steps: FeedSteps | None = None
         self._last = threading.Event()
-        if isinstance(sink, WallarooSink | WallarooSourceSink):
+        if isinstance(sink, ViewSender):
             sink.stopped, sink.say = self._last.is_set, self.notes.append
 
     def begin(self) -> bool:
@@ -144,10 +145,10 @@ class SinkThread(threading.Thread):
                 if last:
                     self._wait_for_sink()
                 self._step(last)
-                if isinstance(self._sink, WallarooSourceSink):
+                if isinstance(self._sink, ViewSender):
                     self._sink.tend()
                 self._last.wait(_LOOK if self._busy is None else _TURN)
-            if isinstance(self._sink, WallarooSourceSink):
+            if isinstance(self._sink, ViewSender):
                 self._sink.finish()
         except PositionExpired as error:
             self.error = SinkBehind(self.text, error.asked, _expired(error))
@@ -223,9 +224,9 @@ def begun(stack: ExitStack, store: str, app: str, text: str, view: str, uri: str
 
     held = stack.enter_context(ExitStack())
     stack.callback(sink.close)
-    if isinstance(sink, FileSink | KafkaSink | WallarooSink | WallarooSourceSink):
+    if isinstance(sink, FileSink | KafkaSink | ViewSender):
         sink.claim = claim
-    if isinstance(sink, WallarooSink | WallarooSourceSink):
+    if isinstance(sink, ViewSender):
         sink.folder, sink.app = store, app
     delivery = SinkThread(text, view, sink, Uri.parse(uri).flag("early"))
     delivery.begin()

@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.connector import LogFile
-from penstock.sink import wallaroo_source_sink
+from penstock.sink import SinkLog, wallaroo_sink, wallaroo_source_sink
 from penstock.spout import ListeningSpout
 from tests.cli.conftest import Run
 from tests.cli.loading import STORE
@@ -153,6 +153,32 @@ def test_a_view_that_is_sent(orders: Path, run: Run, scheme: str, number: int) -
         with store.engine.snapshot() as snap:
             rows = {name: snap.table("orders").get(name)["value"]["n"] for name in ("n0", "n1", "n2")}
     assert rows == {"n0": 3, "n1": 2, "n2": 2}
+
+
+def test_a_decision_that_the_sink_did_not_hear_is_reported_and_told_by_the_next_run(orders: Path, run: Run) -> None:
+    port, decide = free_port(), SinkLog.decide
+    words = "the sink has not confirmed the last transaction; the next run tells it again"
+
+    def opened() -> Store:
+        return Store(orders / "mirror", None, port, "&envelope=view", mirror())
+
+    def rows(store: Store) -> dict[str, Any]:
+        with store.engine.snapshot() as snap:
+            return {name: doc["value"]["n"] for name in ("n0", "n1", "n2") if (doc := snap.table("orders").get(name))}
+
+    command = "run", "--from", "orders=file:orders.jsonl", "--to", f"sums=wallaroo://127.0.0.1:{port}?cookie={COOKIE}"
+    with opened() as store:
+
+        def decide_alone(self: SinkLog, commit: bool) -> None:
+            decide(self, commit)
+            store.stop()
+
+        with mock.patch.object(SinkLog, "decide", decide_alone), mock.patch.object(wallaroo_sink, "_LAST", 0.1):
+            assert run(*command).stderr.count(words) == 1
+        assert rows(store) == {}
+    with opened() as store:
+        assert words not in run(*command).stderr
+        assert rows(store) == {"n0": 3, "n1": 2, "n2": 2}
 
 
 def test_a_wrong_cookie_ends_the_run(orders: Path, run: Run) -> None:
