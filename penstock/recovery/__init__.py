@@ -4,7 +4,15 @@ from penstock.recovery.check.joined_rows_check import side_holds
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
-from penstock.recovery.oracle.plain_joins import RecomputedJoin, joined
+from penstock.recovery.oracle.plain_joins import (
+    JoinEntry,
+    RecomputedJoin,
+    joined,
+    selected_rows,
+    side_entries,
+    step_paths,
+    stepped,
+)
 from penstock.recovery.oracle.plain_reducers import RECIPES, ReducerInput, result_of
 from penstock.recovery.oracle.plain_values import (
     Rank,
@@ -114,6 +122,7 @@ __all__ = [
     "FreshMap",
     "GroupReplacement",
     "Guard",
+    "JoinEntry",
     "Left",
     "Mended",
     "Numbers",
@@ -195,8 +204,12 @@ __all__ = [
     "saved",
     "scanned",
     "scratch_folder",
+    "selected_rows",
+    "side_entries",
     "side_holds",
     "sort_place",
+    "step_paths",
+    "stepped",
     "take_step",
     "temporary_store",
     "unconfirmed_batches",

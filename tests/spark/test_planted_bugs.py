@@ -251,14 +251,19 @@ BUGS = [
         damaged,
         Bug(
             "versions that lost contribute",
-            "spark.verify_job.remap_task._of_table",
-            "at[documents.newest(segment.k0, segment.k1, segment.base + at)]",
+            "spark.verify_job.document_blocks.document_blocks",
+            "at[log.newest(segment.k0, segment.k1, segment.base + at)]",
             "at",
         ),
     ),
     (
         damaged,
-        Bug("deleted documents contribute", "spark.verify_job.remap_task._Block.of", "if not unwrap(line).absent", ""),
+        Bug(
+            "deleted documents contribute",
+            "spark.verify_job.document_blocks.DocumentBlock.of",
+            "if not unwrap(line).absent",
+            "",
+        ),
     ),
     (
         damaged,

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cache import (
     Reader,
@@ -27,22 +26,19 @@ from penstock.cache import (
     encode_entry,
     encode_key,
     record_key,
-    segments_from,
-    unpack_document,
 )
 from penstock.engine import AppTransfer, Snapshot, open_engine
-from penstock.gateway import document_of, is_wrapped, key_value, unwrap
 from penstock.mapreduce import Emissions, FunctionMapper, Groups, Pairs, ViewNode, emissions_db
-from penstock.recovery import emission, moment_in, same_pairs
+from penstock.recovery import emission, same_pairs
+from penstock.spark.verify_job.document_blocks import DocumentBlock, document_blocks, span_segments
 from penstock.spark.verify_job.group_facts import Fact, Facts
 from penstock.spark.verify_job.plain_contributions import PlainContributions, emitted
 from penstock.spark.verify_job.spans import Span
 from penstock.views import TS, FieldMap, Table, View, fields_read
 
-__all__ = ["CopyPart", "RemapTask", "VerifyJob"]
+__all__ = ["CopyPart", "FactMapper", "RemapTask", "VerifyJob"]
 
 _BLOCK = 1 << 10
-_LINES = 1 << 12  # documents per block
 _COMPARABLE = {str, int, type(None)}
 _encode = msgspec.msgpack.Encoder().encode
 _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
@@ -50,7 +46,7 @@ _part = msgspec.msgpack.Decoder(tuple[int, str, list[bytes | None]]).decode
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """The plan of one verification: the copy, the requested views, and the number of parts for comparison.
+    """The plan of one verification: the copy, its partitions, the requested views, and the parts for comparison.
 
     If `groups` is set, only these groups are examined, by the oracle.
     """
@@ -59,6 +55,7 @@ class VerifyJob:
     path: str
     views: tuple[str, ...]
     parts: int
+    partitions: int
     groups: dict[str, frozenset[bytes]] | None = None
 
 
@@ -74,6 +71,12 @@ class CopyPart:
         """Return the part as bytes."""
         return _encode((self.partition, self.name, [self.span.start, self.span.stop]))
 
+    @classmethod
+    def of(cls, data: bytes) -> CopyPart:
+        """Return the part that these bytes describe."""
+        partition, name, (start, stop) = _part(data)
+        return cls(partition, name, Span(start or b"", stop))
+
 
 @dataclass(frozen=True, slots=True)
 class RemapTask:
@@ -87,18 +90,19 @@ class RemapTask:
         with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
             for batch in batches:
                 for data in batch.column("part").to_pylist():
-                    partition, name, (start, stop) = _part(data)
+                    part = CopyPart.of(data)
                     with engine.snapshot() as snap:
-                        yield from self._facts(snap.parts[partition], name, Span(start or b"", stop), facts)
+                        yield from self._facts(snap.parts[part.partition], part, facts)
         yield from facts.last()
 
-    def _facts(self, snap: Snapshot, name: str, span: Span, facts: Facts) -> Iterator[Any]:
+    def _facts(self, snap: Snapshot, part: CopyPart, facts: Facts) -> Iterator[Any]:
+        name, span = part.name, part.span
         definition = self.work.app.app().lookup(name)
         asked = [v for v in self.work.app.app().views() if v.source is definition and v.name in self.work.views]
         if isinstance(definition, Table):
             steps = _of_table(snap, definition, asked, span, facts)
         else:
-            assert isinstance(definition, View), "apps with joins are refused"
+            assert isinstance(definition, View), "a join has no rows of its own"
             steps = _of_rows(snap, definition, asked, span, facts, name in self.work.views)
         for _ in steps:
             if facts.full:
@@ -109,63 +113,21 @@ def _of_table(snap: Snapshot, table: Table, views: list[View], span: Span, facts
     """Add the contributions of the documents of a part."""
     visible, reader = snap.schema.table(table.name), snap.reader()
     documents = snap.log(table.name)
-    tellers = [_ViewMapper(snap, view, facts) for view in views]
-    stop = None if span.stop is None else int.from_bytes(span.stop, "big")
+    tellers = [FactMapper(snap, view, facts) for view in views]
     stamped = any(teller.stamped for teller in tellers)
-    for segment in segments_from(reader, visible.number, int.from_bytes(span.start or b"\0", "big")):
-        if stop is not None and segment.base >= stop:
-            return
+    for segment in span_segments(reader, visible.number, span):
         emissions = [teller.segment_emissions(reader, segment) for teller in tellers]
-        at = np.arange(len(segment))
-        at = at[documents.newest(segment.k0, segment.k1, segment.base + at)]
-        for first in range(0, at.size, _LINES):
-            block = _Block.of(table, segment, at[first : first + _LINES], stamped)
+        for block in document_blocks(table, documents, segment, stamped):
             for teller, own in zip(tellers, emissions, strict=True):
                 teller.tell_all(block, own)
             facts.count(table.name, documents=len(block.docs))
             yield
 
 
-@dataclass(slots=True)
-class _Block:
-    """Some documents of a segment: their lines, their places in it, and the decoded documents."""
-
-    table: Table
-    at: list[int]
-    lines: list[bytes]
-    docs: list[dict[str, Any]]
-    stamped: bool
-
-    @classmethod
-    def of(cls, table: Table, segment: Segment, at: NDArray[np.int64], stamped: bool) -> _Block:
-        """Return the documents among the lines at these places."""
-        lines, places = segment.lines(at), at.tolist()
-        if any(map(is_wrapped, lines)):
-            present = [i for i, line in enumerate(lines) if not unwrap(line).absent]
-            lines, places = [lines[i] for i in present], [places[i] for i in present]
-        return cls(table, places, lines, _documents(lines), stamped)
-
-    def anew(self) -> list[dict[str, Any]]:
-        """Return fresh copies of the documents, which a function may change."""
-        return _documents(self.lines)
-
-    def key(self, i: int) -> Any:
-        """Return the key of a document."""
-        return key_value(self.table, self.docs[i])
-
-    def moment(self, i: int) -> Any:
-        """Return the ts of a document, if a view needs it."""
-        return moment_in(self.table, unwrap(self.lines[i]), self.docs[i]) if self.stamped else None
-
-
-def _documents(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    return list(map(document_of if any(map(is_wrapped, lines)) else unpack_document, lines))
-
-
 def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: Facts, asked: bool) -> Iterator[None]:
     """Add the stored rows of a part, if the view is requested, and their contributions to the views on it."""
     node, reader = snap.schema.view(view.name, snap.reader()), snap.reader()
-    tellers = [_ViewMapper(snap, child, facts) for child in views]
+    tellers = [FactMapper(snap, child, facts) for child in views]
     codec = node.reduce.codec
     for i, (key, row) in enumerate(reader.scan(node.reduce.db, span.start, span.stop)):
         state = codec.decode(key, row, f"view {view.name!r}")
@@ -180,7 +142,7 @@ def _of_rows(snap: Snapshot, view: View, views: list[View], span: Span, facts: F
     yield
 
 
-class _ViewMapper:
+class FactMapper:
     """The mapper of one view."""
 
     def __init__(self, snap: Snapshot, view: View, facts: Facts) -> None:
@@ -233,7 +195,7 @@ class _ViewMapper:
             return value
         return {name: value[name] for name in self._roots if isinstance(value, dict) and name in value}
 
-    def tell_all(self, block: _Block, remembered: _DecodedEmissions | None) -> None:
+    def tell_all(self, block: DocumentBlock, remembered: _DecodedEmissions | None) -> None:
         """Add the contributions of the documents of a block: tallied if they are plain, else one by one."""
         counting, n = self._facts.counting_of(self._view, self._described), len(block.docs)
         rest = set(range(n))
@@ -254,7 +216,7 @@ class _ViewMapper:
             before = None if remembered is None else partial(remembered.pairs, block.at[i])
             self.tell(key, encode_key(key), block.docs[i], block.moment(i), before)
 
-    def _held_of(self, block: _Block) -> set[int]:
+    def _held_of(self, block: DocumentBlock) -> set[int]:
         return {i for i in range(len(block.docs)) if encode_key(block.key(i)) in self._held}
 
     def segment_emissions(self, reader: Reader, segment: Segment) -> _DecodedEmissions | None:

@@ -35,21 +35,22 @@ from penstock.recovery import ReducerInput, Repaired, rank, read_by, refolded
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
+from penstock.spark.verify_job.join_frames import JoinFrames, joins_below, side_sources
 from penstock.spark.verify_job.remap_task import CopyPart, RemapTask, VerifyJob
+from penstock.spark.verify_job.side_facts import IndexTask, side_of
 from penstock.spark.verify_job.source_comparison import Against, Stale, compare_with_source
-from penstock.spark.verify_job.spans import spans_of, spans_of_log
+from penstock.spark.verify_job.spans import Span, spans_of, spans_of_log
 from penstock.spark.verify_job.tallies import Tally, folded
 from penstock.views import (
     ABSENT,
     App,
     Join,
     Position,
-    Source,
     Table,
     View,
-    check_unjoined,
     difference,
     position_text,
+    side_views,
     stored_definition,
 )
 
@@ -126,15 +127,12 @@ def verify(
     ps.spark.verify(app, "state").wrong
     """
     tell = progress or _nobody
-    for name in views or [view.name for view in app.views()]:
-        joined = [join for join in app.joins() if _is_below(join, app.view_of(name))]
-        check_unjoined(joined, f"a verification of view {name!r}", "name other views, and run `penstock check` for it")
     with _copy(app, os.path.abspath(store), snapshot, tell) as path:
         spark = session(master) if spark is None else spark
         with open_engine(app, path, readonly=True) as engine:
             asked = _asked(app, engine, views)
-            parts, position = _parts(engine, asked)
-        work = VerifyJob(transferred(app), path, tuple(view.name for view in asked), len(parts))
+            parts, position = _parts(app, engine, asked)
+        work = VerifyJob(transferred(app), path, tuple(view.name for view in asked), len(parts), partitions_of(path))
         out = Verified(position)
         with blob_batches(spark):
             _compare(spark, work, parts, tell, out)
@@ -147,14 +145,16 @@ def verify(
             found.post(writing)
             for done, one in enumerate(out.wrong):
                 tell("restating", done, len(out.wrong))
-                group = one.group[0] if app.view_of(one.view).index else one.group
-                out.repaired += writing.restate(one.view, group)
+                out.repaired += writing.restate(*_restated(app, one))
     return out
 
 
-def _is_below(join: Join, source: Source) -> bool:
-    """Return True if a view is on a join, or on a view that is on it."""
-    return source is join or (isinstance(source, View) and _is_below(join, source.source))
+def _restated(app: App, wrong: Difference) -> tuple[str, Any]:
+    """Return the name and the key or group to restate for a difference."""
+    side = side_of(app, wrong.view)
+    if side is not None:
+        return side.source.name, wrong.group[1]
+    return wrong.view, wrong.group[0] if app.view_of(wrong.view).index else wrong.group
 
 
 def _nobody(what: str, done: int, total: int) -> None:
@@ -195,32 +195,44 @@ def _asked(app: App, engine: Engine, names: Sequence[str]) -> list[View]:
     with engine.snapshot() as snap:
         for view in views:
             entry = snap.schema.catalog.entries.get(view.name)
-            own: Any = stored_definition(view)
-            plain = msgspec.msgpack.decode(msgspec.msgpack.encode(own))
-            if entry is None or entry.as_of is not None or difference(entry.definition, plain):
+            own = _as_stored(stored_definition(view))
+            if entry is None or entry.as_of is not None or difference(entry.definition, own):
                 raise DefinitionError(
                     f"view {view.name!r} is not in the store as the app has it; run `penstock migrate`, or take a copy "
+                    "that was made since"
+                )
+        for join in joins_below(app, [view.name for view in views]):
+            entry = snap.schema.catalog.entries.get(join.name)
+            if entry is None or difference(entry.definition, _as_stored(join.describe())):
+                raise DefinitionError(
+                    f"join {join.name!r} is not in the store as the app has it; run `penstock migrate`, or take a copy "
                     "that was made since"
                 )
     return views
 
 
-def _parts(engine: Engine, views: Sequence[View]) -> tuple[list[CopyPart], Position]:
+def _as_stored(definition: Any) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(definition))
+
+
+def _parts(app: App, engine: Engine, views: Sequence[View]) -> tuple[list[CopyPart], Position]:
     """Return the parts for tasks: documents of the views' tables, rows of the views and of their parent views."""
     with engine.snapshot() as snap:
-        out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views)]
+        joins = joins_below(app, [view.name for view in views])
+        out = [part for i, own in enumerate(snap.parts) for part in _parts_of(own, i, views, joins)]
         return out, snap.position
 
 
-def _parts_of(snap: Snapshot, partition: int, views: Sequence[View]) -> Iterator[CopyPart]:
+def _parts_of(snap: Snapshot, partition: int, views: Sequence[View], joins: Sequence[Join]) -> Iterator[CopyPart]:
     """Yield the parts of one partition."""
     reader, schema = snap.reader(), snap.schema
-    sources = {view.source.name: view.source for view in views if isinstance(view.source, Table)}
+    read = [view.source for view in views] + side_sources(joins)
+    sources = {source.name: source for source in read if isinstance(source, Table)}
     for name in sources:
         many = min(_MOST, 1 + len(snap.table(name)) // _PART)
         for span in spans_of_log(reader, schema.table(name).number, many):
             yield CopyPart(partition, name, span)
-    rows = dict.fromkeys([v.name for v in views] + [v.source.name for v in views if isinstance(v.source, View)])
+    rows = dict.fromkeys([v.name for v in views] + [source.name for source in read if isinstance(source, View)])
     for name in rows:
         db = schema.view(name, reader).reduce.db
         many = min(_MOST, 1 + reader.count(db) // _PART)
@@ -244,9 +256,15 @@ def _compared(
     spark: Any, work: VerifyJob, parts: Sequence[CopyPart], out: Verified
 ) -> tuple[list[list[Any]], list[tuple[str, bytes]]]:
     """Return the groups that differ, and those for which the oracle is needed."""
-    rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
-    frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
-    facts = in_tasks(map_arrow(frame, RemapTask(work), SCHEMA), "p", work.parts)
+    app = work.app.app()
+    joins = joins_below(app, work.views)
+    facts = _mapped(spark, parts, RemapTask(work))
+    if joins:
+        sides = [side.name for join in joins for side in side_views(join)]
+        indexes = [CopyPart(i, name, Span(b"", None)) for i in range(work.partitions) for name in sides]
+        for more in (_mapped(spark, indexes, IndexTask(work)), *JoinFrames(spark, work, parts).facts(joins)):
+            facts = facts.unionAll(more)
+    facts = in_tasks(facts, "p", work.parts)
     wrong: list[list[Any]] = []
     again: list[tuple[str, bytes]] = []
     for row in ran("verifying", map_arrow(facts, CompareTask(work), FOUND).collect):
@@ -259,6 +277,13 @@ def _compared(
         wrong += differing
         again += [(view, group) for view, group in unsure]
     return wrong, again
+
+
+def _mapped(spark: Any, parts: Sequence[CopyPart], task: RemapTask | IndexTask) -> Any:
+    """Return the facts of parts of the copy."""
+    rows = [(i, bytearray(part.data())) for i, part in enumerate(parts)]
+    frame = in_tasks(spark.createDataFrame(rows, "i int, part binary"), "i", len(rows))
+    return map_arrow(frame, task, SCHEMA)
 
 
 def _count(counts: dict[str, int], view: str, n: int) -> None:
@@ -316,6 +341,8 @@ class CompareTask:
             return None
         rows = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
+        if side_of(self.work.app.app(), name) is not None:
+            return _compared_entry(name, group, given, rows)
         tallies = [fact[1] for fact in facts if fact[0] == Fact.TALLY]
         expected: list[Any] = []
         if given or tallies:
@@ -344,6 +371,14 @@ class CompareTask:
             for reducer in view.reducers
         ]
         return folded(view, [reducer.describe() for reducer in view.reducers], tallies, own)
+
+
+def _compared_entry(name: str, group: bytes, given: Sequence[Any], rows: Sequence[Any]) -> list[Any] | None:
+    """Return the difference of an entry of a side index, if its document gives another one."""
+    expected, stored = [own[2] for own in given], [own[0] for own in rows]
+    if expected == stored:
+        return None
+    return [name, group, list(map(unpack, expected)), list(map(unpack, stored)), [own[0] for own in given]]
 
 
 def _task_inputs(key: bytes, number: int, value: Any, moment: Any) -> tuple[Any, int, Any, Any]:

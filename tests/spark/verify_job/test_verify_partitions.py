@@ -103,7 +103,7 @@ def _a_copy_keeps_what_is_in_flight(m: pytest.MonkeyPatch) -> None:
 
 def _only_the_first_partition_is_read(m: pytest.MonkeyPatch) -> None:
     plain = verify_driver._parts_of
-    m.setattr(verify_driver, "_parts_of", lambda snap, i, views: plain(snap, i, views) if not i else ())
+    m.setattr(verify_driver, "_parts_of", lambda snap, i, *own: plain(snap, i, *own) if not i else ())
 
 
 def _tasks_read_the_first_partition(m: pytest.MonkeyPatch) -> None:

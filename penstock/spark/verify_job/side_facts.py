@@ -1,0 +1,74 @@
+"""Facts about the entries of side indexes: those that documents give, and those that an index has.
+
+A group is an entry here: its condition value and the key of its document. Its result is the projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cache import canonical, decode_key, encode_entry, encode_key
+from penstock.engine import Snapshot, open_engine
+from penstock.recovery import JoinEntry, at
+from penstock.spark.verify_job.group_facts import Fact, Facts
+from penstock.spark.verify_job.remap_task import CopyPart, VerifyJob
+from penstock.views import App, FieldMap, Join, SideView, side_views
+
+__all__ = ["IndexTask", "given_entries", "side_of"]
+
+
+def side_of(app: App, name: str) -> SideView | None:
+    """Return the side that has an index of this name, or None."""
+    return next((side for join in app.joins() for side in side_views(join) if side.name == name), None)
+
+
+def given_entries(join: Join, step: int, inputs: Mapping[bool, Sequence[JoinEntry]], facts: Facts) -> Iterator[Any]:
+    """Add the entries of the sides that a step reads. Yield what must be sent."""
+    first, steps = join.steps()
+    own = {True: join.sides[steps[step].side].name, False: join.sides[first].name if not step else None}
+    for view in side_views(join):
+        for new, name in own.items():
+            if view.side != name:
+                continue
+            assert isinstance(view.map, FieldMap), "a side has no function"
+            for entry in inputs[new]:
+                document = entry.row[view.side]
+                value = tuple(at(document, path) for path in view.map.key.paths)
+                if all(part is not None for part in value):
+                    group = encode_entry((value[0] if view.map.key.single else value, entry.keys[view.side]))
+                    shown = canonical([at(document, path) for path in view.projection])
+                    facts.add(view.name, group, Fact.GIVEN, encode_key(entry.keys[view.side]), 0, shown, None)
+                if facts.full:
+                    yield from facts.blobs()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """The task that turns the entries of side indexes into facts. A part names the index."""
+
+    work: VerifyJob
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the facts."""
+        facts = Facts(self.work.parts, self.work.groups)
+        with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
+            for batch in batches:
+                for data in batch.column("part").to_pylist():
+                    part = CopyPart.of(data)
+                    with engine.snapshot() as snap:
+                        yield from _entries(snap.parts[part.partition], part.name, facts)
+        yield from facts.last()
+
+
+def _entries(snap: Snapshot, name: str, facts: Facts) -> Iterator[Any]:
+    join, side = name.split(":")
+    stored = snap.schema.join(join)
+    own = next(own for own in stored.sides if own.view.side == side)
+    for entries in own.index.all(snap.reader()):
+        for value, key, fields in entries.listed():
+            group = encode_entry((None if value is None else decode_key(value), decode_key(key)))
+            facts.add(name, group, Fact.SHOWN, canonical(fields), 1)
+        if facts.full:
+            yield from facts.blobs()
