@@ -50,6 +50,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "nested": nested.nested,
     "put": single.put,
     "group": single.group,
+    "further": single.further,
     "keys10m": large.many,
     "max": trees.by_city,
     "half": trees.half,

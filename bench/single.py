@@ -17,9 +17,10 @@ from bench.limits import SmallestCommit
 from bench.load import fill, fresh
 from bench.plan import Plan
 from bench.report import Figure, median, percentile
-from bench.workload import TABLE, app
+from bench.workload import TABLE, Workload, app, cut
 
 MEDIAN_BEYOND, P99 = 0.0005, 3.0
+FURTHER, MANY = 15.0, 50  # µs of CPU for each further view, and so many of them
 GROUP = 1.2  # CPU time of a put whose thread waits for its ticket, in units of a synced put
 _TURN = 50  # puts of one mode in a row
 
@@ -112,6 +113,43 @@ def group_puts(folder: str, keys: int, puts: int) -> dict[str, Any]:
     with ps.open(app(), root / "store", readonly=True) as engine:
         work.check(engine)
     return spent
+
+
+def further(plan: Plan) -> Iterator[Figure]:
+    """Measure the CPU time that each further view adds to a synced put: counts by name, and sums by city.
+
+    It takes the tenth percentile, because other processes slow many puts.
+    """
+    sizes = {"keys": plan.keys // 10, "puts": plan.puts // 4}
+    spent = {
+        views: percentile(
+            child.run("bench.single:viewed", folder=plan.at("further"), views=views, **sizes)["puts"], 0.1
+        )
+        for views in (2, 2 + MANY)
+    }
+    each = 1e6 * (spent[2 + MANY] - spent[2]) / MANY
+    limits: dict[str, float | None] = {f"a put with {views} views": 1e6 * own for views, own in spent.items()}
+    reach = f"≤ {FURTHER:g} µs"
+    yield Figure("further", "a view", each, "µs of CPU", limits, None, reach, each, plan.met(each <= FURTHER))
+
+
+def viewed(folder: str, keys: int, puts: int, views: int) -> dict[str, Any]:
+    """Return the CPU seconds of each put into a store with so many views."""
+    root, work = fresh(folder), Workload(keys)
+    shop = ps.App("further")
+    users = shop.table(TABLE, key="id", ts="ts")
+    for i in range(0, views, 2):
+        users.view(f"by_name{i}", key="name", reduce=ps.count())
+        users.view(f"by_city{i}", key="city", reduce={"n": ps.count(), "total": ps.sum("amount")})
+    spent: list[float] = []
+    with ps.open(shop, root / "store") as engine:
+        for part in cut(work.every_key(keys), 50_000):
+            engine.put_many(TABLE, part, batch=50_000)
+        for doc in [msgspec.json.decode(line) for line in work.upserts(puts)]:
+            began = process_time()
+            engine.put(TABLE, doc)
+            spent.append(process_time() - began)
+    return {"puts": spent}
 
 
 def _put_each(engine: ps.Engine, docs: list[dict[str, Any]]) -> None:

@@ -103,6 +103,13 @@ class _Changed:
 
     now: list[int]  # documents: the view adds their contributions
     was: list[int]  # versions in place of a document that counts: the view retracts its contributions
+    added: list[DocumentFields]  # of `now`
+    removed: list[DocumentFields]  # of `was`, the fields of the former documents
+
+    @classmethod
+    def of(cls, new: list[FewVersion], now: list[int], was: list[int]) -> _Changed:
+        """Return the numbers with the fields of their documents."""
+        return cls(now, was, [_document(new[i].record.reading) for i in now], [_document(new[i].old) for i in was])
 
 
 @dataclass(slots=True)
@@ -144,13 +151,20 @@ class FewTelling:
         """Send the deltas to all views."""
         node = self._node
         keys = self._keys(new) if self._keeps else None
-        whole = _Changed(
-            [i for i, n in enumerate(new) if n.record.doc >= 0], [i for i, n in enumerate(new) if n.state & PRESENT]
+        whole = _Changed.of(
+            new,
+            [i for i, n in enumerate(new) if n.record.doc >= 0],
+            [i for i, n in enumerate(new) if n.state & PRESENT],
         )
         for view, changed in by_view(node.views, node.build, whole, lambda some, scan: self._scanned(new, some, scan)):
             fields = self._fields.get(view.name)
             if fields is not None:
-                plus, minus = self._by_fields(fields, new, changed)
+                if not view.keeps:
+                    added, removed = fields.contributions(changed.added), fields.contributions(changed.removed)
+                    view.advance_small(reader, added, removed, writes)
+                    continue
+                plus = _mapped(fields, changed.now, changed.added)
+                minus = _mapped(fields, changed.was, changed.removed)
             else:
                 plus, minus = self._by_function(view, new, changed, outputs[view.name][0], writes)
             if keys is None or not view.keeps:
@@ -164,7 +178,7 @@ class FewTelling:
     def _scanned(self, new: list[FewVersion], whole: _Changed, scan: ScannedViews) -> _Changed:
         """Return the changes for views that are being built. Documents that they lack have nothing to retract."""
         counted = self._node.deltas.scanned(np.array([new[i].slot for i in whole.was], np.int64), scan)
-        return _Changed(whole.now, [i for i, counts in zip(whole.was, counted.tolist(), strict=True) if counts])
+        return _Changed.of(new, whole.now, [i for i, counts in zip(whole.was, counted.tolist(), strict=True) if counts])
 
     @staticmethod
     def _keys(new: list[FewVersion]) -> SourceKeys:
@@ -177,11 +191,6 @@ class FewTelling:
             else:
                 lane[i] = k0 if k0 < _LANE >> 1 else k0 - _LANE
         return SourceKeys(lane, text if any(n.record.lanes[1] for n in new) else None)
-
-    @staticmethod
-    def _by_fields(few: FewFields, new: list[FewVersion], changed: _Changed) -> tuple[_Side, _Side]:
-        plus = _mapped(few, [(i, new[i].record.reading) for i in changed.now])
-        return plus, _mapped(few, [(i, new[i].old) for i in changed.was])
 
     def _by_function(
         self, view: ViewNode, new: list[FewVersion], changed: _Changed, emissions: Emissions, writes: Writes
@@ -210,11 +219,14 @@ class FewTelling:
         return plus, minus
 
 
-def _mapped(few: FewFields, readings: list[tuple[int, DocumentFields | None]]) -> _Side:
-    """Return the contributions of these versions that the condition of the view keeps."""
+def _document(reading: DocumentFields | None) -> DocumentFields:
+    assert reading is not None, "the version is a document"
+    return reading
+
+
+def _mapped(few: FewFields, numbers: list[int], readings: list[DocumentFields]) -> _Side:
+    """Return the contributions of these versions, with their numbers."""
     side = _Side()
-    for i, reading in readings:
-        assert reading is not None, "the version is a document"
-        if few.passes(reading):
-            side.add(i, [few.contribution(reading)])
+    for i, reading in zip(numbers, readings, strict=True):
+        side.add(i, few.contributions([reading]))
     return side

@@ -111,7 +111,7 @@ class IndexChange:
         """Return the entry for the feed."""
         sides = zip(self.old, self.new, strict=True)
         odd = [[i, *(own and self.codec.payload(own[0]) for own in side)] for i, side in enumerate(sides)]
-        return FeedChanges(view, self.keys, None, odd)
+        return FeedChanges(view, self.keys, odd=odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         """Do nothing: an index writes only rows."""

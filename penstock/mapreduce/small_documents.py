@@ -13,6 +13,7 @@ from typing import Any
 from penstock.cache import KeyKind, KeyTooLong
 from penstock.mapreduce.columns.column import LaneKind, lane_of
 from penstock.mapreduce.columns.group_codes import BAD, Groups, TupleGroups
+from penstock.mapreduce.fold.small_fold import FewContributions
 from penstock.mapreduce.maps.field_map import FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.view_node import ViewNode
@@ -130,19 +131,27 @@ class FewFields:
     def bad(self, reading: DocumentFields) -> bool:
         """Return True if the view would hold the document, provided its condition keeps it."""
         values = reading.values
-        if reading.codes[self._group] == BAD or any(_kind(values[i]) is LaneKind.OTHER for i in self._numbers):
+        if reading.codes[self._group] == BAD:
             return True
+        for i in self._numbers:
+            if type(values[i]) is not int and _kind(values[i]) is LaneKind.OTHER:
+                return True
         return any(_kind(self._read(own, reading)) is LaneKind.OTHER for own in self._filtered_numbers)
 
-    def contribution(self, reading: DocumentFields) -> tuple[int, tuple[Any, ...]]:
-        """Return the contribution of the document."""
-        values = reading.values
-        own = [values[i] for i in self._values]
-        if not self._filtered:
-            return reading.codes[self._group], tuple(own)
+    def contributions(self, readings: Sequence[DocumentFields]) -> FewContributions:
+        """Return the contributions of those documents that the condition of the view keeps."""
+        group, pick = self._group, self._values
+        if self._where is not None:
+            readings = [reading for reading in readings if self.passes(reading)]
+        if self._filtered:
+            return [(reading.codes[group], self._all_values(reading)) for reading in readings]
+        return [(reading.codes[group], tuple([reading.values[i] for i in pick])) for reading in readings]
+
+    def _all_values(self, reading: DocumentFields) -> tuple[Any, ...]:
+        own = [reading.values[i] for i in self._values]
         for place, filtered in self._filtered:  # in ascending order of their places
             own.insert(place, self._read(filtered, reading))
-        return reading.codes[self._group], tuple(own)
+        return tuple(own)
 
     def _read(self, own: FilteredField, reading: DocumentFields) -> Any:
         """Return a filtered field of the document."""

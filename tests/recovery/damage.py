@@ -144,7 +144,7 @@ def add_to_lane(engine: Any, view: str, group: Any, lane: int = 0, by: int = 1) 
         else:
             state.n += by
         if state.items is None and state.spills is None and state.whole is None:
-            writer.put_many(reduce.db, [reduce.codec.fixed_row(key, state.n, state.lanes)])
+            writer.put_many(reduce.db, [reduce.codec.fixed_row(key, [state.n, *state.lanes])])
         else:
             writer.put_many(reduce.db, [(key, reduce.codec.sealed(key, state))])
 

@@ -129,7 +129,8 @@ class LmdbWriter(LmdbRows):
             changed += keys
 
     def _put(self, db: str, items: Sequence[Row], append: bool, new: Sequence[bytes] | None) -> None:
-        txn = self._live()
+        txn = self._txn
+        assert txn is not None, "a change is made within a transaction"
         cursor = self._cursor(txn, db)
         if cursor is None:
             self._made[db] = self._env.env.open_db(db.encode(), txn=txn)
@@ -196,17 +197,21 @@ class LmdbWriter(LmdbRows):
 
     def _growing(self, act: Callable[[], None]) -> None:
         """Make a change. If the map is full, repeat all changes so far in a larger map."""
-        again: list[Callable[[], None]] = [act]
+        try:
+            act()
+            return
+        except lmdb.MapFullError:
+            if self._journal is None:
+                raise
+            again = self._journal if act in self._journal else [*self._journal, act]
         while True:
+            self._restart()
             try:
                 for change in again:
                     change()
                 return
             except lmdb.MapFullError:
-                if self._journal is None:
-                    raise
-            self._restart()
-            again = self._journal if act in self._journal else [*self._journal, act]
+                continue
 
     def _restart(self) -> None:
         if self._txn is not None:

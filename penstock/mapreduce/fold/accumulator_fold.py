@@ -127,7 +127,8 @@ class _Accumulated:
             [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
             for place in node.odd(change).nonzero()[0].tolist()
         ]
-        return FeedChanges(view, whole, np.concatenate((old, new)).T, odd)
+        lanes = np.concatenate((old, new)).T.astype("<i8").tobytes()
+        return FeedChanges(view, whole, lanes, odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         if self.change.m:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,17 @@ Ints = NDArray[np.int64]
 
 
 class Accumulators:
-    """The accumulators of a view's groups in memory, by group code."""
+    """The accumulators of a view's groups in memory, by group code.
 
-    __slots__ = ("complete", "have", "held", "lanes", "n", "spills")
+    `rows` has one column per group: n, then the lanes of each cell. `n` and `lanes` are parts of it.
+    """
+
+    __slots__ = ("_cells", "complete", "have", "held", "lanes", "n", "rows", "spills")
 
     def __init__(self, lanes: Sequence[int], complete: bool) -> None:
-        self.n: Ints = np.zeros(256, np.int64)
+        self._cells = tuple(lanes)
+        self._take(np.zeros((1 + sum(lanes), 256), np.int64))
         self.have: NDArray[np.bool_] = np.zeros(256, bool)
-        self.lanes: list[Ints] = [np.zeros((k, 256), np.int64) for k in lanes]
         self.spills: list[dict[int, list[Any]]] = [{} for _ in lanes]
         self.held: dict[int, list[Any]] = {}
         self.complete = complete
@@ -30,16 +34,21 @@ class Accumulators:
     def nbytes(self) -> int:
         """Estimate the bytes in use."""
         spilt = sum(len(s) for s in self.spills)
-        return self.n.nbytes + self.have.nbytes + sum(a.nbytes for a in self.lanes) + 400 * (spilt + len(self.held))
+        return self.rows.nbytes + self.have.nbytes + 400 * (spilt + len(self.held))
 
     def reach(self, size: int) -> None:
         """Allocate space for this number of groups."""
         if size <= self.n.size:
             return
         size = max(size, 2 * self.n.size)
-        self.n = _grown(self.n, size)
+        self._take(_grown(self.rows, size))
         self.have = _grown(self.have, size)
-        self.lanes = [_grown(a, size) for a in self.lanes]
+
+    def _take(self, rows: Ints) -> None:
+        self.rows = rows
+        self.n: Ints = rows[0]
+        ends = list(accumulate(self._cells, initial=1))
+        self.lanes: list[Ints] = [rows[a:b] for a, b in pairwise(ends)]
 
     def totals(self, cell: int, codes: NDArray[np.int64]) -> GroupTotals:
         """Return the totals of one cell for these groups."""

@@ -52,7 +52,7 @@ class FeedChanges:
 
     view: int
     groups: list[bytes]  # encoded
-    lanes: NDArray[np.int64] | None = None  # a row per group: n and lanes before, n and lanes after
+    lanes: bytes = b""  # a row of "<i8" per group: n and lanes before, n and lanes after
     odd: Odd = field(default_factory=list)
 
 
@@ -63,7 +63,7 @@ def feed_key(position: int) -> bytes:
 
 def feed_row(key: bytes, parts: Sequence[FeedChanges], changes: int, size: int) -> tuple[bytes, int, int]:
     """Return the row of a commit and the counts after it. `changes` and `size` are the counts before it."""
-    listed = [[p.view, p.groups, b"" if p.lanes is None else p.lanes.astype("<i8").tobytes(), p.odd] for p in parts]
+    listed = [[p.view, p.groups, p.lanes, p.odd] for p in parts]
     row = seal(key, _encode([changes, size, listed]))
     return row, changes + sum(len(p.groups) for p in parts), size + len(row)
 
@@ -135,8 +135,7 @@ def read_result_changes(
 
 def result_changes(part: FeedChanges, codec: RowReading) -> ResultChanges:
     """Return the changes of one view by a batch that may not be committed yet."""
-    raw = b"" if part.lanes is None else part.lanes.astype("<i8").tobytes()
-    return _result_columns(part.view, codec, part.groups, raw, part.odd)
+    return _result_columns(part.view, codec, part.groups, part.lanes, part.odd)
 
 
 def _result_columns(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> ResultChanges:

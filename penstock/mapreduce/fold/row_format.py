@@ -79,7 +79,19 @@ _decode_form_b = msgspec.msgpack.Decoder(_FormB, ext_hook=unpack_hook).decode
 class RowCodec:
     """The encoding of one view's rows."""
 
-    __slots__ = ("_counts", "_dtype", "_fields", "_head", "_one", "_reads", "adds_up", "cells", "lanes", "spans")
+    __slots__ = (
+        "_counts",
+        "_dtype",
+        "_fields",
+        "_head",
+        "_one",
+        "_reads",
+        "_types",
+        "adds_up",
+        "cells",
+        "lanes",
+        "spans",
+    )
 
     def __init__(self, reducers: Sequence[Reducer], fields: Sequence[str] | None) -> None:
         self.cells: tuple[Cell, ...] = tuple(dict.fromkeys(cell for r in reducers for cell in r.cells))
@@ -93,7 +105,8 @@ class RowCodec:
         self.adds_up = not any(isinstance(r, Coded) for r in reducers) and not any(map(_stands_alone, self.cells))
         size = self.lanes + 1
         self._head = bytes([0x90 | size]) if size <= _SHORT_ARRAY else b"\xdc" + size.to_bytes(2, "big")
-        self._one = struct.Struct(">" + "Bq" * size)
+        self._one = struct.Struct(f">{len(self._head)}s" + "Bq" * size)
+        self._types = [_INT64, 0] * size  # each int follows the byte of its type
         self._dtype: np.dtype[Any] | None = None  # dtype of a form A row, created when many rows are written
 
     # -- writing
@@ -104,7 +117,7 @@ class RowCodec:
         """Encode and seal rows of form A, one for each key, n and column of lanes."""
         m = len(keys)
         if m <= _FEW:
-            return [self.fixed_row(*row) for row in zip(keys, n.tolist(), lanes.T.tolist(), strict=True)]
+            return list(map(self.fixed_row, keys, np.concatenate((n[None, :], lanes)).T.tolist()))
         if self._dtype is None:
             self._dtype = _fixed(len(self._head), self.lanes + 1)
         records = np.empty(m, self._dtype)
@@ -118,12 +131,11 @@ class RowCodec:
         seals = np.fromiter(map(crc32c, rows, crcs), np.uint32, m).astype(">u4").tobytes()
         return [(key, row + seals[i : i + 4]) for key, row, i in zip(keys, rows, range(0, 4 * m, 4), strict=True)]
 
-    def fixed_row(self, key: bytes, n: int, lanes: Sequence[int]) -> tuple[bytes, bytes]:
-        """Encode and seal one row of form A."""
-        ints = [_INT64, n]
-        for lane in lanes:
-            ints += (_INT64, lane)
-        return key, seal(key, self._head + self._one.pack(*ints))
+    def fixed_row(self, key: bytes, row: Sequence[int]) -> tuple[bytes, bytes]:
+        """Encode and seal one row of form A: n, then the lanes."""
+        ints = self._types[:]
+        ints[1::2] = row
+        return key, seal(key, self._one.pack(self._head, *ints))
 
     def sealed(self, key: bytes, state: RowState, ints: bool = False) -> bytes:
         """Encode and seal a row of form B. `ints`: all its values are 64-bit ints."""

@@ -7,7 +7,8 @@ are folded in columns. Only such cells hold groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from struct import pack
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FewContributions = list[tuple[int, tuple[Any, ...]]]  # (group code, a value for each field that the reducer reads)
 # The `moved` of a cell: it returns the state of one group with one value added (1) or removed (−1).
 Moved = Callable[[State, Any, int], State]
+_Cell = tuple[Moved, int, int, int, int]  # with the index of its field, its places in a row, and its own index
 
 
 def of_yielded(pairs: Yielded, fields: Sequence[Field]) -> FewContributions:
@@ -69,16 +71,21 @@ class Folds(Protocol):
 
 @dataclass(slots=True)
 class _Group:
-    """A group that changes: its code, and its state before and after."""
+    """A group that changes: its code, and its row before and after. A row is n, then the lanes.
+
+    Spills are None if no cell has one, so that rows of lanes alone are compared and written without them.
+    """
 
     code: int
-    old: RowState
-    new: RowState
+    old: list[int]
+    new: list[int]
+    old_spills: list[list[Any] | None] | None = None
+    new_spills: list[list[Any] | None] | None = None
 
-    @property
-    def odd(self) -> bool:
-        """Return True if the group has more than lanes, before or after."""
-        return any(spill is not None for spill in (*(self.old.spills or ()), *(self.new.spills or ())))
+    def state(self, before: bool, whole: bytes | None = None) -> RowState:
+        """Return the state before or after."""
+        row, spills = (self.old, self.old_spills) if before else (self.new, self.new_spills)
+        return RowState(row[0], row[1:], spills, None, whole)
 
 
 @dataclass(slots=True)
@@ -97,7 +104,7 @@ class SmallFoldChanges:
         return self.groups.keyed(np.array([own.code for own in self.changed], np.int64))
 
     def results(self, before: bool = False) -> list[Any]:
-        states = [own.old if before else own.new for own in self.changed]
+        states = [own.state(before) for own in self.changed]
         return [self.node.codec.result(state) if state.n else ABSENT for state in states]
 
     def rows(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -105,14 +112,13 @@ class SmallFoldChanges:
         puts: list[tuple[bytes, bytes]] = []
         deletes: list[bytes] = []
         for own in self.changed:
-            key, state = groups.stored[own.code], own.new
-            if not state.n:
+            key = groups.stored[own.code]
+            if not own.new[0]:
                 deletes.append(key)
-            elif own.code in groups.encoded or any(spill is not None for spill in state.spills or ()):
-                whole = groups.encoded.get(own.code)
-                puts.append((key, codec.sealed(key, replace(state, whole=whole))))
+            elif own.code in groups.encoded or own.new_spills is not None:
+                puts.append((key, codec.sealed(key, own.state(before=False, whole=groups.encoded.get(own.code)))))
             else:
-                puts.append(codec.fixed_row(key, state.n, state.lanes))
+                puts.append(codec.fixed_row(key, own.new))
         puts.sort()
         return puts, deletes
 
@@ -123,15 +129,16 @@ class SmallFoldChanges:
         return 0
 
     def fed(self, view: int) -> FeedChanges:
-        whole = [self.groups.whole(own.code) for own in self.changed]
-        lanes = [[own.old.n, *own.old.lanes, own.new.n, *own.new.lanes] for own in self.changed]
-        payload = self.node.codec.payload
-        odd = [
-            [place, *(payload(state) if state.n else None for state in (own.old, own.new))]
-            for place, own in enumerate(self.changed)
-            if own.odd
-        ]
-        return FeedChanges(view, whole, np.array(lanes, np.int64), odd)
+        whole, payload = self.groups.whole, self.node.codec.payload
+        lanes: list[int] = []
+        odd: list[list[Any]] = []
+        for place, own in enumerate(self.changed):
+            lanes += own.old
+            lanes += own.new
+            if own.old_spills is not None or own.new_spills is not None:
+                states = [own.state(before=True), own.state(before=False)]
+                odd.append([place, *(payload(state) if state.n else None for state in states)])
+        return FeedChanges(view, [whole(own.code) for own in self.changed], pack(f"<{len(lanes)}q", *lanes), odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         after.append(self._apply)
@@ -139,16 +146,20 @@ class SmallFoldChanges:
     def _apply(self) -> None:
         """Update memory after the commit."""
         memory = self.node.memory
+        rows, have, complete = memory.rows, memory.have, memory.complete
         for own in self.changed:
-            code, state, lanes = own.code, own.new, iter(own.new.lanes)
-            memory.n[code] = state.n
-            memory.have[code] = True
-            for column, spills, spill in zip(memory.lanes, memory.spills, state.spills or (), strict=True):
-                for i in range(column.shape[0]):
-                    column[i, code] = next(lanes)
+            code = own.code
+            if not complete:
+                have[code] = True
+            for i, value in enumerate(own.new):
+                rows[i, code] = value
+            if own.old_spills is None and own.new_spills is None:
+                continue
+            for i, spills in enumerate(memory.spills):
+                spill = None if own.new_spills is None else own.new_spills[i]
                 if spill is not None:
                     spills[code] = spill
-                elif spills:
+                else:
                     spills.pop(code, None)
 
 
@@ -157,11 +168,13 @@ class SmallFold:
 
     def __init__(self, node: Folds) -> None:
         self._node = node
-        self._cells: list[tuple[Moved, int]] = []  # with the index of its field
-        for cell in node.cells:
+        self._cells: list[_Cell] = []
+        start = 1
+        for i, cell in enumerate(node.cells):
             moved = getattr(cell, "moved", None)
             if moved is not None:
-                self._cells.append((moved, node.fields.index(cell.field)))
+                self._cells.append((moved, node.fields.index(cell.field), start, start + cell.lanes, i))
+            start += cell.lanes
         self._able = len(self._cells) == len(node.cells)
 
     def fold(
@@ -180,28 +193,39 @@ class SmallFold:
         for code in sorted(sides):
             if not memory.complete and not memory.have[code]:
                 node.load(reader, groups, np.array([code]))
-            own = _moved(memory, self._cells, code, sides[code])
-            if own.new.n < 0:
+            own = self._moved(memory, code, sides[code])
+            if own.new[0] < 0:
                 return None
-            if own.old != own.new:
+            if own.old != own.new or own.old_spills != own.new_spills:
                 changed.append(own)
         return SmallFoldChanges(node, groups, changed)
 
+    def _moved(self, memory: Accumulators, code: int, values: list[tuple[int, tuple[Any, ...]]]) -> _Group:
+        """Return a group before and after these contributions."""
+        old: list[int] = memory.rows[:, code].tolist()
+        n = old[0]
+        for sign, _ in values:
+            n += sign
+        out = _Group(code, old, [n])
+        for moved, field, start, end, i in self._cells:
+            before = memory.spills[i].get(code)
+            state: State = tuple(old[start:end]), before
+            for sign, own in values:
+                state = moved(state, own[field], sign)
+            lanes, after = state
+            out.new += lanes
+            if before is not None or after is not None:
+                out.old_spills = _with_spill(out.old_spills, len(self._cells), i, before)
+                out.new_spills = _with_spill(out.new_spills, len(self._cells), i, after)
+        return out
 
-def _moved(
-    memory: Accumulators, cells: list[tuple[Moved, int]], code: int, values: list[tuple[int, tuple[Any, ...]]]
-) -> _Group:
-    """Return a group before and after these contributions."""
-    old = RowState(memory.n.item(code), [], [])
-    new = RowState(old.n + sum([sign for sign, _ in values]), [], [])
-    assert old.spills is not None
-    assert new.spills is not None
-    for (moved, which), column, spills in zip(cells, memory.lanes, memory.spills, strict=True):
-        state: State = tuple([column.item(i, code) for i in range(column.shape[0])]), spills.get(code)
-        old.lanes += state[0]
-        old.spills.append(state[1])
-        for sign, own in values:
-            state = moved(state, own[which], sign)
-        new.lanes += state[0]
-        new.spills.append(state[1])
-    return _Group(code, old, new)
+
+def _with_spill(
+    spills: list[list[Any] | None] | None, cells: int, i: int, spill: list[Any] | None
+) -> list[list[Any] | None] | None:
+    """Return the spills of a row by cell with that of one cell, or None if there is none."""
+    if spill is None:
+        return spills
+    out: list[list[Any] | None] = [None] * cells if spills is None else spills
+    out[i] = spill
+    return out

@@ -132,6 +132,10 @@ class Moments:
             return state
         lanes, spill = state
         if type(value) is int:
+            if spill is None and self.degree == 1:
+                total = lanes[1] + sign * value
+                if LANE_MIN <= total <= LANE_MAX:
+                    return (lanes[0] + sign, total), None
             powers = (value, value * value)[: self.degree]
             sums = [lane + sign * power for lane, power in zip(lanes[1:], powers, strict=True)]
             if spill is None and min(sums) >= LANE_MIN and max(sums) <= LANE_MAX:

@@ -80,7 +80,7 @@ class TreeChange:
             if old is None or new is None or not codec.surely_shows(old, new):
                 odd.append([len(whole), *(None if s is None else codec.payload(s, bare=True) for s in (old, new))])
                 whole.append(self.groups.whole(code))
-        return FeedChanges(view, whole, None, odd)
+        return FeedChanges(view, whole, odd=odd)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         """Add the tree writes to `during`, and the updates of memory to `after`."""

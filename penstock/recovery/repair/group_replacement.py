@@ -184,7 +184,7 @@ class GroupReplacement:
         whole = self._whole(key, old, new)
         if writes.feeding and wanted != raw:
             payloads = [None if s is None else self._payload(replace(s, items=None, values=None)) for s in (old, new)]
-            writes.fed.append(FeedChanges(self._number, [whole], None, [[0, *payloads]]))
+            writes.fed.append(FeedChanges(self._number, [whole], odd=[[0, *payloads]]))
         before, after = self._result(old), self._result(new)
         if raw is not None and old is None:
             what = Mended.UNREADABLE
