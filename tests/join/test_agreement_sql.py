@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.views.join_definitions import How
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -25,27 +26,37 @@ TYPES = [(INT, INT), (INT, FLOAT), (FLOAT, FLOAT), (TEXT, TEXT), (BOOL, BOOL), (
 Rows = list[dict[str, Any]]
 
 
-def joined(left: Rows, right: Rows, conditions: int) -> list[tuple[Any, ...]]:
-    """Return the pairs of keys that a join of these documents has."""
+HOWS: dict[How, str] = {
+    "inner": "JOIN",
+    "left": "LEFT JOIN",
+    "full": "FULL JOIN",
+    "semi": "SEMI JOIN",
+    "anti": "ANTI JOIN",
+}
+
+
+def joined(left: Rows, right: Rows, conditions: int, how: How = "inner") -> list[tuple[Any, ...]]:
+    """Return the keys of the rows that a join of these documents has."""
     app = ps.App("pairs")
     sides = {"a": app.table("left", key="id"), "b": app.table("right", key="id")}
-    join = app.join("both", **sides, on=[(f"a.c{i}", f"b.c{i}") for i in range(conditions)])
-    join.view("rows", key=("a.id", "b.id"), reduce=ps.count())
+    join = app.join("both", **sides, on=[(f"a.c{i}", f"b.c{i}") for i in range(conditions)], how=how)
+    join.view("rows", key=("a.id",) if how in ("semi", "anti") else ("a.id", "b.id"), reduce=ps.count())
     with ps.open(app, None) as engine:
         for table, documents in (("left", left), ("right", right)):
             assert engine.put_many(table, documents).applied == len(documents)
         with engine.snapshot() as snap:
-            return sorted(key for key, _ in snap.view("rows").items())
+            return sorted((key for key, _ in snap.view("rows").items()), key=repr)
 
 
-def selected(left: Rows, right: Rows, types: list[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
-    """Return the pairs of keys that a join in SQL selects."""
+def selected(left: Rows, right: Rows, types: list[tuple[Any, Any]], how: How = "inner") -> list[tuple[Any, ...]]:
+    """Return the keys of the rows that a join in SQL selects."""
     db = duckdb.connect()
     for name, rows, side in (("l", left, 0), ("r", right, 1)):
         schema = pa.schema([("id", INT), *((f"c{i}", both[side]) for i, both in enumerate(types))])
         db.register(name, pa.Table.from_pylist(rows, schema))
     on = " AND ".join(f"l.c{i} = r.c{i}" for i in range(len(types)))
-    return sorted(db.execute(f"SELECT l.id, r.id FROM l JOIN r ON {on}").fetchall())
+    keys = "l.id" if how in ("semi", "anti") else "l.id, r.id"
+    return sorted(db.execute(f"SELECT {keys} FROM l {HOWS[how]} r ON {on}").fetchall(), key=repr)
 
 
 def documents(types: list[Any], draw: Random) -> Rows:
@@ -58,12 +69,12 @@ def test_one_condition_matches_as_in_sql(both: tuple[Any, Any]) -> None:
     assert joined(left, right, 1) == selected(left, right, [both]) != []
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_composite_conditions_match_as_in_sql(seed: int) -> None:
-    draw = Random(seed)
+@pytest.mark.parametrize("how", HOWS)
+def test_composite_conditions_match_as_in_sql(how: How) -> None:
+    draw = Random(how)
     types = draw.sample(TYPES, 2)
     left, right = (documents([both[side] for both in types], draw) for side in (0, 1))
-    assert joined(left, right, 2) == selected(left, right, types) != []
+    assert joined(left, right, 2, how) == selected(left, right, types, how) != []
 
 
 DIFFERENT = {
