@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog
 from penstock.core.metadata.store_state import StateRow
-from penstock.gateway import TableNode, TableSideDocuments, moved_lines_db
+from penstock.gateway import RowSideDocuments, TableNode, TableSideDocuments, moved_lines_db
 from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideDocuments, SideNode
 from penstock.mapreduce import (
     FunctionMapper,
@@ -22,7 +23,7 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Join, SideView, Source, Table, side_views
+from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, side_views
 
 __all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines", "side_documents"]
 
@@ -46,7 +47,7 @@ class NodeMaker:
         log = DocumentLog(number, table.has_ts, self.slots, self.limits)
         log.open(reader)
         spaces = Spaces()
-        views = [*self._views_on(reader, table, spaces, known), *self._sides_on(reader, table, spaces)]
+        views = self._views_on(reader, table, spaces, known)
         log.sides = [emissions_db(v.number) for v in views if isinstance(v.mapper, FunctionMapper)] + [
             moved_lines_db(number)
         ]
@@ -56,20 +57,21 @@ class NodeMaker:
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
         """Make the nodes of all joins, and those of the views on them, and add the views to `known`."""
-        sides = {view.name: view for table in tables.values() for view in table.views if isinstance(view, SideNode)}
         out: list[JoinNode] = []
         for join in self.app.joins():
+            nodes = chain(*(table.views for table in tables.values()), *(view.children for view in known.values()))
+            sides = {node.name: node for node in nodes if isinstance(node, SideNode)}
             views = [node for node in self._views_on(reader, join, None, known) if isinstance(node, JoinedViewNode)]
             own = [sides[view.name] for view in side_views(join)]
             documents = [side_documents(node.side, self.numbers, self.seed) for node in own]
             out.append(JoinNode(join, self.numbers[join.name], own, documents, views))
         return JoinNodes(out)
 
-    def _sides_on(self, reader: Reader, table: Table, spaces: Spaces) -> list[ViewNode]:
+    def _sides_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
         nodes: list[ViewNode] = []
         for join in self.app.joins():
             for side in side_views(join):
-                if side.source is table:
+                if side.source is source:
                     node = SideNode(side, self.numbers[side.name], spaces, 2 * self.limits.few)
                     node.held = reader.count(held_db(node.number))
                     node.rests = bool(reader.count(resting_db(node.number)))
@@ -79,6 +81,7 @@ class NodeMaker:
     def _views_on(
         self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]
     ) -> list[ViewNode]:
+        """Make the nodes of the views on a source, and those of the sides of joins that it is."""
         nodes: list[ViewNode] = []
         for view in self.app.views():
             if view.source is not source:
@@ -95,13 +98,16 @@ class NodeMaker:
             known[view.name] = node
             node.children = self._views_on(reader, view, None, known)
             nodes.append(node)
-        return nodes
+        return [*nodes, *self._sides_on(reader, source, spaces)]
 
 
 def side_documents(side: SideView, numbers: Mapping[str, int], seed: int) -> SideDocuments:
     """Return the documents of a side, as entries of any snapshot."""
-    assert isinstance(side.source, Table), "stores keep joins of tables"
-    return TableSideDocuments(side, numbers[side.name], side.source, numbers[side.source.name], seed)
+    number, source = numbers[side.name], numbers[side.source.name]
+    if isinstance(side.source, Table):
+        return TableSideDocuments(side, number, side.source, source, seed)
+    assert isinstance(side.source, View), "stores keep joins of tables and views"
+    return RowSideDocuments(side, number, side.source, source)
 
 
 def filling_nodes(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
@@ -366,7 +367,7 @@ class Core:
 
     def weigh(self, n: int) -> None:
         """Count the documents that were processed, and measure the caches from time to time."""
-        self._budget.weigh(n, self.tables, self.views.values())
+        self._budget.weigh(n, self.tables, chain(self.views.values(), self.joins.sides.values()))
 
     def close(self) -> None:
         """Release the caches, and close the store."""

@@ -23,6 +23,7 @@ from penstock.gateway.refill_repeats import carry_repeats, record_repeats, repea
 from penstock.gateway.refresh.held_documents import refresh_view, rest
 from penstock.gateway.refresh.table_refresh import refresh_documents
 from penstock.gateway.sides.side_documents import TableSideDocuments
+from penstock.gateway.sides.side_rows import RowSideDocuments
 from penstock.gateway.supersession import superseded
 from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
@@ -48,6 +49,7 @@ __all__ = [
     "PatchedDocument",
     "ReceivedRecord",
     "RejectedRecord",
+    "RowSideDocuments",
     "Stamps",
     "StoredLine",
     "TableBatch",

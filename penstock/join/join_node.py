@@ -108,14 +108,10 @@ class JoinNodes:
 
     def __init__(self, nodes: Sequence[JoinNode] = ()) -> None:
         self._nodes = {node.name: node for node in nodes}
+        self.sides = {side.name: side for node in nodes for side in node.sides}  # by the names of their views
 
     def __iter__(self) -> Iterator[JoinNode]:
         return iter(self._nodes.values())
-
-    @property
-    def sides(self) -> dict[str, SideNode]:
-        """Return all sides, by the names of their views."""
-        return {side.name: side for node in self for side in node.sides}
 
     def stored(self, name: str) -> StoredJoin:
         """Return a join for reading all of its rows in a transaction of the writer."""

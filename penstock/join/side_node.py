@@ -33,7 +33,7 @@ __all__ = ["SideNode"]
 class SideNode(ViewNode):
     """The node of one side."""
 
-    def __init__(self, view: SideView, number: int, spaces: Spaces, few: int = FEW) -> None:
+    def __init__(self, view: SideView, number: int, spaces: Spaces | None, few: int = FEW) -> None:
         super().__init__(view, number, spaces, complete=False, few=few)
         self.side = view
         self.index = SideIndex(number, len(view.projection))

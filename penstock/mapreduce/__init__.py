@@ -76,7 +76,7 @@ from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 from penstock.mapreduce.trees.tree_check import TreeFault, check_trees
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db, view_dbs
-from penstock.mapreduce.view_node import ViewNode, Watch
+from penstock.mapreduce.view_node import ViewNode, Watch, codec_of
 from penstock.mapreduce.why.contribution_search import EmissionSearch, FieldSearch, Hit
 from penstock.mapreduce.why.contribution_shape import ContributionShape
 from penstock.mapreduce.why.stored_contributions import Found, stored_contributions, stored_items
@@ -153,6 +153,7 @@ __all__ = [
     "bottom",
     "check_trees",
     "codec_from",
+    "codec_of",
     "collect",
     "condition",
     "copies",

@@ -43,7 +43,7 @@ from penstock.views import TS, FieldMap, Key, Path, Table, View
 
 
 @lru_cache(maxsize=256)
-def _codec_of(view: View) -> RowCodec:
+def codec_of(view: View) -> RowCodec:
     """Return the codec of the rows of a view, the same at each opening."""
     return RowCodec(resolved(view.reducers), view.fields)
 
@@ -64,7 +64,7 @@ class ViewNode:
         self.name = view.name
         self.number = number
         self.children: list[ViewNode] = []
-        codec = _codec_of(view)
+        codec = codec_of(view)
         self.mapper: FieldMapper | FunctionMapper
         self._spaces = spaces
         self._own = Groups()
@@ -89,6 +89,11 @@ class ViewNode:
         self.watch: Watch | None = None
         self.crossing: GroupCrossing | None = None  # set if other partitions own some of its groups
         self.building: HiddenGeneration | None = None  # set while readers do not see this generation
+
+    @property
+    def held_db(self) -> str:
+        """Return the name of the database with its held documents or rows."""
+        return held_db(self.number)
 
     @property
     def chained(self) -> bool:

@@ -12,6 +12,7 @@ from penstock.recovery.oracle.plain_joins import (
     side_entries,
     step_paths,
     stepped,
+    view_documents,
 )
 from penstock.recovery.oracle.plain_reducers import RECIPES, ReducerInput, result_of
 from penstock.recovery.oracle.plain_values import (
@@ -217,6 +218,7 @@ __all__ = [
     "undropped_groups",
     "user_of",
     "value_of",
+    "view_documents",
     "views_of",
     "wire_record",
 ]

@@ -24,7 +24,7 @@ from penstock.testing.seeds.seed_search import Clock, SeedFile, Seeds, Totals, a
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.fault_plan import plan_of
 from penstock.testing.simulator.run import Failure
-from penstock.views import App, Join, Table, View
+from penstock.views import App, Join, Source, Table, View
 
 _RECORDS = 120
 _DEFAULT = 20.0
@@ -203,15 +203,12 @@ class _Test:
         """Record the verdict of a view. The views that are chained to it are not tested."""
         self._verdicts[verdict.name] = verdict
         for view in self._app.views():
-            if view.name not in self._verdicts and _is_on(view, verdict.name):
+            if view.name not in self._verdicts and _is_on(view.source, verdict.name):
                 reason = f"it is on {verdict.name!r}"
                 self._verdicts[view.name] = Verdict(view.name, State.UNTRIED, reason)
 
 
-def _is_on(view: View, name: str) -> bool:
-    source = view.source
-    while isinstance(source, View):
-        if source.name == name:
-            return True
-        source = source.source
-    return False
+def _is_on(source: Source, name: str) -> bool:
+    if isinstance(source, Join):
+        return any(_is_on(side.source, name) for side in source.sides)
+    return isinstance(source, View) and (source.name == name or _is_on(source.source, name))

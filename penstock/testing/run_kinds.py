@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.joined_trial import joined
+from penstock.testing.inputs.joined_trial import joined, layered
 from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -24,7 +24,7 @@ from penstock.testing.seeds.seed_search import Totals, attempt, smallest
 from penstock.views import DeliveryMode
 
 TRIALS = trials()
-JOINED = (joined(),)
+JOINED = (joined(), layered())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.cache import DefinitionError, key_text
-from penstock.views.definitions import Definitions, FilteredSource, Source, Table, View
+from penstock.views.definitions import Definitions, FilteredSource, Source, View
 from penstock.views.delivery_modes import DeliveryMode
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import as_where
@@ -165,10 +165,10 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
                 f"{join.sides[-1].name!r}"
             )
         for side in join.sides:
-            if not isinstance(side.source, Table):
+            if isinstance(side.source, Join):
                 raise DefinitionError(
-                    f"side {side.name!r} of {what} is {side.source.name!r}, and stores keep joins of tables; join "
-                    f"{', '.join(repr(table.name) for table in side.source.tables)} instead"
+                    f"side {side.name!r} of {what} is the join {side.source.name!r}, and stores keep joins of tables "
+                    f"and views; join {', '.join(repr(table.name) for table in side.source.tables)} instead"
                 )
 
 

@@ -260,7 +260,7 @@ def _projected(join: Join, side: str) -> tuple[Path, ...]:
         if view.source is join:
             read += _values_read(view, view.map) if isinstance(view.map, FieldMap) else [(side,)]
     own = dict.fromkeys(path[1:] for path in read if path[0] == side)
-    return ((),) if () in own else tuple(own)
+    return ((),) if () in own else tuple(sorted(own))
 
 
 def _values_read(view: View, fields: FieldMap) -> list[Path]:

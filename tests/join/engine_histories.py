@@ -1,7 +1,7 @@
 """Histories of an engine with joins, judged after every batch by the oracle's nested loop."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import penstock as ps
@@ -85,6 +85,36 @@ def _outer(app: ps.App, orders: Any, customers: ps.Table) -> None:
         yield tuple(row), None
 
 
+def layered(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool = False) -> ps.App:
+    """Return an app whose joins have views as sides, some of them beside their own table or on another join."""
+    app = ps.App("layered")
+    orders = app.table("orders", key="id", ts=ts, merge=merge)
+    customers = app.table("customers", key="id", ts=ts, merge=merge)
+    totals = orders.view("totals", key="c", value="a", reduce={"sum": ps.sum(), "n": ps.count()})
+    large = totals.where(ps.field("value.n") > 1) if filtered else totals
+    beside = app.join("beside", order=orders, total=large, on={"order.c": "total.key"}, limit=20)
+    shares = beside.view("shares", key="order.paid", value="total.value.sum", reduce=ps.sum())
+    beside.view("greatest", key="total.value.n", value="order.a", reduce=ps.max())
+
+    @beside.view(reduce=ps.count(), sources=True)
+    def words(row: dict[str, Any]) -> Iterator[Any]:
+        yield row["total"]["value"]["sum"], None
+        row["total"]["value"]["sum"] = None
+
+    places = customers.view("places", key=("age", "country"), value="address.city", reduce=ps.collect(3))
+    noted = orders.view("noted", key=("a", "note"), reduce=ps.count())
+    homes = app.join("homes", note=noted, place=places, on={"note.key": "place.key"})
+    homes.view("by_key", key="place.key", value="note.value", reduce=ps.sum())
+
+    @homes.view(reduce=ps.collect(9))
+    def parts(row: dict[str, Any]) -> Iterator[Any]:
+        yield row["place"]["key"][0], row["place"]["key"]
+
+    again = app.join("again", share=shares, customer=customers, on={"share.value": "customer.age"})
+    again.view("keys", key="share.key", value="customer.country", reduce=None)
+    return app
+
+
 def document(rng: random.Random, table: str, key: int, ts: int) -> dict[str, Any]:
     """Return a document; some of its fields may be absent."""
     if table == "orders":
@@ -121,10 +151,10 @@ def judged(engine: Engine, oracle: Oracle) -> str | None:
     return None
 
 
-def history(seed: int, steps: int = 12) -> str | None:
+def history(seed: int, steps: int = 12, app_of: Callable[..., ps.App] = shop) -> str | None:
     """Run a history with late records, deletions, reopenings and checks. Return the first difference, or None."""
     rng = random.Random(seed)
-    app = shop(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)
+    app = app_of(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)
     store, oracle = MemoryStore(), Oracle(app)
     engine, _ = open_on(app, store)
     for step in range(steps):

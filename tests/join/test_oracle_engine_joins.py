@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from penstock.engine import open_on
 from penstock.join import SideIndex
 from penstock.testing import TestEngine
 from penstock.testing.expected.expected_views import Oracle
-from penstock.testing.inputs.joined_trial import joined
+from penstock.testing.inputs.joined_trial import joined, layered
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
 from tests.join.engine_histories import document, history, judged, records, shop
+from tests.join.engine_histories import layered as layered_shop
 
-TRIALS = (joined(),)
+TRIALS = (joined(), layered())
+APPS = (shop, layered_shop)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -26,7 +29,12 @@ def test_views_on_joins_equal_the_nested_loop(seed: int) -> None:
     assert history(seed) is None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
+def test_joins_of_views_equal_the_nested_loop(seed: int) -> None:
+    assert history(seed, app_of=layered_shop) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_joins_survive_crashes_and_repairs(seed: int) -> None:
     trial, plan = trial_of(seed, TRIALS)
     failure = attempt(trial.app, plan, Totals())
@@ -47,8 +55,9 @@ def test_large_batches_equal_the_nested_loop() -> None:
         assert judged(engine, oracle) is None
 
 
-def test_any_order_of_loading_gives_one_digest() -> None:
-    rng, app = random.Random(3), shop()
+@pytest.mark.parametrize("app_of", APPS)
+def test_any_order_of_loading_gives_one_digest(app_of: Callable[[], ps.App]) -> None:
+    rng, app = random.Random(3), app_of()
     docs = [(table, document(rng, table, key, 1)) for table in ("orders", "customers") for key in range(6)]
     digests = set()
     for _ in range(4):
@@ -60,8 +69,9 @@ def test_any_order_of_loading_gives_one_digest() -> None:
     assert len(digests) == 1
 
 
-def test_deleting_everything_leaves_no_row_and_no_entry() -> None:
-    app = shop()
+@pytest.mark.parametrize("app_of", APPS)
+def test_deleting_everything_leaves_no_row_and_no_entry(app_of: Callable[[], ps.App]) -> None:
+    app = app_of()
     store = MemoryStore()
     engine, _ = open_on(app, store)
     engine.ingest(records(random.Random(1), 10, 60), "spout", 1)

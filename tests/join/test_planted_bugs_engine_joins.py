@@ -9,7 +9,7 @@ from penstock.testing.inputs.joined_trial import joined
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
 from tests.harness.planting import Bug
-from tests.join.engine_histories import history
+from tests.join.engine_histories import history, layered
 
 SEEDS = (0, 1, 5, 13)  # each bug is found by one of them
 
@@ -133,6 +133,42 @@ BUGS = [
         "(none, none)",
     ),
 ]
+
+
+VIEW_BUGS = [
+    Bug(
+        "a side does not follow its view",
+        "mapreduce.view_node:ViewNode.take",
+        "for child in self.children:",
+        "for child in self.children[1:]:",
+    ),
+    Bug(
+        "a join runs before a view on an earlier join that is its side",
+        "core.commit:Core.settle",
+        "self.joins.run(writer, writes)",
+        "[node.run(writer, writes) for node in reversed(list(self.joins))]",
+    ),
+    Bug(
+        "a parent row is retracted by its new result",
+        "mapreduce.parent_rows:row_deltas",
+        "_row(group, old), _row(group, new)",
+        "_row(group, new), _row(group, new)",
+    ),
+]
+
+
+def found_in_layers(seed: int) -> bool:
+    """Return True if a history of joins of views differs from the oracle."""
+    try:
+        return history(seed, app_of=layered) is not None
+    except (PenstockError, AssertionError, IndexError, KeyError, ValueError, AttributeError):
+        return True
+
+
+@pytest.mark.parametrize("bug", VIEW_BUGS, ids=lambda bug: bug.name)
+def test_a_bug_planted_below_a_join_of_views_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert any(map(found_in_layers, SEEDS))
 
 
 def found_by(seed: int) -> bool:

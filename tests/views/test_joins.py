@@ -213,10 +213,10 @@ def test_a_store_refuses_other_sides(shop: Shop) -> None:
         check_runnable(app.joins())
     other = ps.App("other")
     users = other.table("users", key="id")
-    counts = users.view("counts", key="name", reduce=ps.count())
-    named = other.join("named", user=users, counted=counts, on={"user.name": "counted.key"})
+    pairs = other.join("pairs", one=users, other=users, on={"one.name": "other.id"})
+    named = other.join("named", user=users, pair=pairs, on={"user.name": "pair.one.name"})
     assert isinstance(named, Join)
-    with pytest.raises(DefinitionError, match="'counted'"):
+    with pytest.raises(DefinitionError, match="'pair'"):
         check_runnable(other.joins())
     with pytest.raises(DefinitionError, match="partition"):
         check_runnable(other.joins(), 2)

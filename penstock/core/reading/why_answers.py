@@ -14,7 +14,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import Reader, StoreDamaged, decode_key, encode_entry, is_long, record_key, stored_key
+from penstock.cache import (
+    Reader,
+    StoreDamaged,
+    canonical,
+    decode_key,
+    encode_entry,
+    is_long,
+    record_key,
+    stored_key,
+    unpack,
+)
 from penstock.gateway import LineBlock, TableReader, TableReading, unwrap
 from penstock.join import StoredJoin, encoded_keys, row_documents
 from penstock.mapreduce import (
@@ -28,7 +38,7 @@ from penstock.mapreduce import (
     held_db,
     stored_contributions,
 )
-from penstock.views import Contribution, ContributionDocuments, FieldMap, Join, Progress, Row, View, ViewReader
+from penstock.views import Contribution, ContributionDocuments, FieldMap, Join, Progress, Row, Source, View, ViewReader
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -95,10 +105,18 @@ def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
     parts: list[list[Any]] = []
     for i, side in enumerate(join.row_sides):
         own = [key[i] for key in keys if key[i] is not None]
-        found = iter(snap.table(side.source.name).get_many(own) if own else ())
+        found = iter(_side_documents(snap, side.source, own) if own else ())
         parts.append([None if key[i] is None else next(found) for key in keys])
     names = [side.name for side in join.row_sides]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _side_documents(snap: Reading, source: Source, keys: Sequence[Any]) -> list[Any]:
+    """Return the documents of a side with these keys. The row of a view has its key in the form of documents."""
+    if isinstance(source, View):
+        results = snap.view(source.name).get_many(keys)
+        return [{"key": unpack(canonical(key)), "value": own} for key, own in zip(keys, results, strict=True)]
+    return snap.table(source.name).get_many(keys)
 
 
 def _held_among(reader: Reader, view: int, keys: Sequence[bytes]) -> frozenset[bytes]:

@@ -9,31 +9,26 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, stored_key
+from penstock.cache import Reader
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.lines.stored_lines import StoredLine, unwrap
+from penstock.gateway.sides.side_rows import held_entries, mapped_entries
 from penstock.gateway.view_deltas import key_of
 from penstock.join import Entries, SideNode
 from penstock.mapreduce import (
-    Contributions,
     DecodedColumns,
     Decoder,
-    FieldMapper,
     FieldPlan,
     SourceKeys,
     Spaces,
-    held_db,
 )
 from penstock.views import Key, SideView, Table
 
 __all__ = ["TableSideDocuments"]
-
-_HELD = 1 << 12  # held documents that are in memory at once
 
 
 class TableSideDocuments:
@@ -59,26 +54,8 @@ class TableSideDocuments:
             present = np.flatnonzero([not one.absent for one in found])
             if present.size:
                 columns = _columns(decoder, [found[i] for i in present.tolist()])
-                yield node.entries([self._contributions(reader, node, columns, self._keys(block, newest[present]))])
-        held = (one for _, one in node.remembered(reader).all_held())
-        while some := list(islice(held, _HELD)):
-            keys = SourceKeys.of_encoded([one.whole for one in some])
-            yield node.entries([node.pair_contributions([one.pairs for one in some], (keys, np.arange(len(some))))])
-
-    def _contributions(
-        self, reader: Reader, node: SideNode, columns: DecodedColumns, keys: SourceKeys
-    ) -> Contributions:
-        """Return the contributions of documents with these keys, but of held ones."""
-        assert isinstance(node.mapper, FieldMapper), "a side has no function"
-        mapped, _ = node.mapper.mapped(columns, None, np.arange(keys.lane.size))
-        out = mapped.sourced(keys)
-        db = held_db(self._number)
-        if not out.n or not reader.count(db):
-            return out
-        assert out.sources is not None, "it was given"
-        names = [stored_key(key) for key in keys.encoded()]
-        rows = reader.get_many(db, [names[i] for i in out.sources.index.tolist()])
-        return out.take(np.flatnonzero([row is None for row in rows]))
+                yield mapped_entries(node, reader, columns, self._keys(block, newest[present]))
+        yield from held_entries(node, reader)
 
     def _keys(self, block: LineBlock, at: NDArray[np.int64]) -> SourceKeys:
         """Return the keys of the documents at these places."""

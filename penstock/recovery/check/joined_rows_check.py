@@ -1,19 +1,45 @@
-"""The rows of joins for a check: recomputed from the documents, and compared with remembered emissions."""
+"""The rows and the sides of joins for a check: recomputed from the documents, and compared with the store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from penstock.cache import stored_key
+from penstock.cache import Reader, stored_key
 from penstock.core import Snapshot
-from penstock.join import encoded_keys, row_documents
+from penstock.join import check_side, encoded_keys, row_documents
 from penstock.mapreduce import Groups, ViewNode, copies, held_db
 from penstock.recovery.check.emission_differences import differing
-from penstock.recovery.oracle.plain_joins import joined
+from penstock.recovery.oracle.plain_joins import joined, view_documents
 from penstock.recovery.repair.fresh_map import FreshMap
-from penstock.views import Join, SideView
+from penstock.recovery.repair.side_repair import differing_entries
+from penstock.views import Join, SideView, Source, View
 
-__all__ = ["joined_documents", "joined_emissions", "side_holds"]
+__all__ = ["SideCheck", "checked_side", "joined_documents", "joined_emissions", "side_holds"]
+
+
+@dataclass(slots=True)
+class SideCheck:
+    """The check of a side: its faults, and the numbers of wrong entries and of holds."""
+
+    faults: list[str]
+    wrong: int = 0
+    held: int = 0
+
+
+def checked_side(
+    snap: Snapshot, view: SideView, read: Callable[[Reader, str], Iterable[tuple[bytes, bytes]]]
+) -> SideCheck:
+    """Check the index of a side. `read` yields the intact rows of a database, and reports the others."""
+    stored, reader = snap.schema.join(view.join), snap.reader()
+    index = next(own.index for own in stored.sides if own.view.side == view.side)
+    out = SideCheck([f"join {view.join!r}, side {view.side!r}: {fault}" for fault in check_side(index, reader)])
+    out.held = sum(1 for _ in read(reader, held_db(index.number)))
+    if view.side == stored.sides[0].view.side:
+        out.held += sum(1 for _ in stored.limited(reader))  # condition values with too many rows
+    out.wrong = differing_entries(snap, view.join, view.side)
+    return out
 
 
 def side_holds(snap: Snapshot, join: Join) -> bool:
@@ -23,13 +49,20 @@ def side_holds(snap: Snapshot, join: Join) -> bool:
 
 
 def joined_documents(snap: Snapshot, join: Join) -> list[tuple[Any, Any]] | None:
-    """Return the rows of a join by key, recomputed from the documents of its sides.
+    """Return the rows of a join by key, recomputed from the documents of its sides, and from the rows of its views.
 
     Return None if a side holds a document.
     """
     if side_holds(snap, join):
         return None
-    return joined(join, {side.name: list(snap.table(side.source.name).items()) for side in join.sides}).rows
+    return joined(join, {side.name: _documents(snap, side.source) for side in join.sides}).rows
+
+
+def _documents(snap: Snapshot, source: Source) -> list[tuple[Any, Any]]:
+    """Return the documents of a side by key."""
+    if isinstance(source, View):
+        return view_documents(snap.view(source.name).items())
+    return list(snap.table(source.name).items())
 
 
 def joined_emissions(snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:

@@ -36,7 +36,6 @@ from penstock.cache import (
 )
 from penstock.core import PageReport, Snapshot, database_labels, walk
 from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_lines_db, repeated_db, unwrap
-from penstock.join import check_side
 from penstock.mapreduce import (
     FEED,
     FunctionMapper,
@@ -48,14 +47,13 @@ from penstock.mapreduce import (
     resting_db,
 )
 from penstock.recovery.check.emission_differences import differing
-from penstock.recovery.check.joined_rows_check import joined_documents, joined_emissions
+from penstock.recovery.check.joined_rows_check import checked_side, joined_documents, joined_emissions
 from penstock.recovery.check.oracle_comparison import judged
 from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
 from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.recovery.repair.restatement import Restatement
-from penstock.recovery.repair.side_repair import differing_entries
-from penstock.views import Join, Progress, Row, Table, side_views
+from penstock.views import Definition, Join, Progress, Row, SideView, Table, View, side_views
 
 _BLOCK = 1 << 10
 
@@ -81,20 +79,14 @@ class Check:
             return Checked(damaged=tuple(self._damaged))
         for table in self._site.app.tables():
             self._step(partial(self._table, table))
-        for join in self._site.app.joins():
-            for side in side_views(join):
-                self._step(partial(self._side, join.name, side.side))
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
-        views = [view.name for view in self._site.app.views()]
         if self._repair.fix:  # a view is counted with the held documents of other views
-            for name in (name for name in views if name not in self._forgotten):
-                with suppress(StoreDamaged):  # the comparison of the view reports it
-                    self._repair.repair_emissions(name)
-        for name in views:
-            if name in self._forgotten:  # a rebuild would use the lost emissions
-                continue
-            self._step(partial(self._repair.view, name, None))
-            self._step(partial(self._counted, name))
+            for view in self._site.app.views():
+                if view.name not in self._forgotten and not isinstance(view.source, Join):
+                    with suppress(StoreDamaged):  # the comparison of the view reports it
+                        self._repair.repair_emissions(view.name)
+        for name in self._site.app.names():  # a view or a join comes after its sources
+            self._definition(self._site.app.lookup(name))
         self._damaged += self._repair.left
         self._after_indexes()
         self._count_again()
@@ -109,6 +101,16 @@ class Check:
             self._repair.fix,
             (*self._anew, *dict.fromkeys(self._repair.anew)),
         )
+
+    def _definition(self, definition: Definition) -> None:
+        """Compare a view, or the sides of a join."""
+        if isinstance(definition, Join):
+            for side in side_views(definition):
+                self._step(partial(self._side, side))
+        elif isinstance(definition, View) and definition.name not in self._forgotten:
+            # a rebuild of a forgotten view would use the lost emissions
+            self._step(partial(self._repair.view, definition.name, None))
+            self._step(partial(self._counted, definition.name))
 
     def _after_indexes(self) -> None:
         """Name the tables whose index was rebuilt: views on them may lack documents."""
@@ -290,28 +292,20 @@ class Check:
 
     # -- the sides of joins
 
-    def _side(self, join: str, side: str) -> None:
+    def _side(self, view: SideView) -> None:
         """Compare the index of a side with the documents; if the check fixes faults, make it anew."""
         with self._site.snapshot() as snap:
-            stored = snap.schema.join(join)
-            index = next(own.index for own in stored.sides if own.view.side == side)
-            self._damaged += [f"join {join!r}, side {side!r}: {fault}" for fault in check_side(index, snap.reader())]
-            wrong = differing_entries(snap, join, side)
-            number = snap.schema.catalog.entries[f"{join}:{side}"].number
-            held = sum(1 for _ in self._checked(snap.reader(), held_db(number)))
-            if side == stored.sides[0].view.side:
-                held += sum(1 for _ in stored.limited(snap.reader()))  # condition values with too many rows
-            if held:
-                self._held[join] = self._held.get(join, 0) + held
-        if not wrong:
-            return
-        if self._repair.fix:
-            self._repair.step(0, "replace_entries", join, side)
-            self._anew.append(f"join {join!r}, side {side!r}, {wrong} entries of its index")
-        else:
+            found = checked_side(snap, view, self._checked)
+        if found.held:
+            self._held[view.join] = self._held.get(view.join, 0) + found.held
+        self._damaged += found.faults
+        if found.wrong and self._repair.fix:
+            self._repair.step(0, "replace_entries", view.join, view.side)
+            self._anew.append(f"join {view.join!r}, side {view.side!r}, {found.wrong} entries of its index")
+        elif found.wrong:
             self._damaged.append(
-                f"join {join!r}, side {side!r}: {wrong} entries of its index differ from the documents; run `penstock "
-                "check --fix`"
+                f"join {view.join!r}, side {view.side!r}: {found.wrong} entries of its index differ from the "
+                "documents; run `penstock check --fix`"
             )
 
     # -- what is counted apart

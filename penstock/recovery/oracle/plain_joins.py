@@ -77,6 +77,15 @@ def selected_rows(join: Join, entries: Iterable[JoinEntry]) -> Iterator[tuple[An
             yield (*(entry.keys.get(side.name) for side in join.sides), *entry.values), row
 
 
+def view_documents(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the rows of a view as documents of a side. A key of several parts is a list there, as in JSON."""
+    return [(key, {"key": _as_list(key), "value": value}) for key, value in rows]
+
+
+def _as_list(key: Any) -> Any:
+    return [_as_list(part) for part in key] if isinstance(key, tuple) else key
+
+
 def side_entries(join: Join, side: str, documents: Documents, out: RecomputedJoin) -> list[JoinEntry]:
     """Return the documents of a side that pass its filter and whose condition values can be groups."""
     own = join.side(side)

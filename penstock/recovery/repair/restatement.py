@@ -25,7 +25,7 @@ from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
 from penstock.recovery.repair.side_repair import differing_entries
 from penstock.recovery.repair_report import Mended, Repaired
-from penstock.views import ABSENT, Progress, Row
+from penstock.views import ABSENT, Progress, Row, Side, View
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 _MANY = 10_000  # changed rows above which a chained view is repaired as a whole
@@ -104,18 +104,32 @@ class Restatement:
         if moved:
             for child in [node.name for node in self.site.views.values() if node.view.source.name == name]:
                 self._follow(child, moved)
+            for join in self.site.app.joins():
+                if name in {side.source.name for side in join.sides}:
+                    self.join(join.name)
 
     def join(self, name: str) -> None:
         """Repair the indexes of a join's sides, and then the views on it."""
         for node in self.site.app.joins():
             for side in node.sides if node.name == name else ():
-                with self.site.snapshot() as snap:
-                    wrong = differing_entries(snap, name, side.name)
+                wrong = self._differing(name, side)
                 if wrong and self.fix:
                     self.step(0, "replace_entries", name, side.name)
                     self.anew.append(f"join {name!r}, side {side.name!r}, {wrong} entries of its index")
         for view in [view.name for view in self.site.views.values() if view.view.source.name == name]:
             self.view(view, None)
+
+    def _differing(self, join: str, side: Side) -> int:
+        """Return the number of wrong entries of a side. If rows of its view are damaged, repair these first."""
+        try:
+            with self.site.snapshot() as snap:
+                return differing_entries(snap, join, side.name)
+        except StoreDamaged:
+            if not (self.fix and isinstance(side.source, View)):
+                raise
+        self.view(side.source.name, None)
+        with self.site.snapshot() as snap:
+            return differing_entries(snap, join, side.name)
 
     def joins_of(self, table: str) -> None:
         """Repair the joins that read a table, as wholes: nothing names the rows that one document may have left."""

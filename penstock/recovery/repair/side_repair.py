@@ -1,6 +1,7 @@
 """Compare the index of a side of a join with the documents, and replace the entries that differ.
 
 The entries follow from the documents as the contributions of any field view do, so the scan of documents makes them.
+The documents of a side that is a view are its rows.
 """
 
 from __future__ import annotations

@@ -6,13 +6,17 @@ versions. Each view is recomputed from all documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.recovery import Rank, RecomputedJoin, RecomputedView, joined, recomputed
+from penstock.recovery import Rank, RecomputedJoin, RecomputedView, joined, recomputed, view_documents
 from penstock.spout import Record
 from penstock.testing.expected.winning_versions import ExpectedDocuments
 from penstock.views import App, Join, Source, Table, View
+
+Rows = Iterable[tuple[Any, Any]]
+RowsOf = Callable[[str], Rows]
+"""A function that returns the rows of a view."""
 
 
 class Oracle:
@@ -59,25 +63,26 @@ class Oracle:
     def view(self, name: str) -> RecomputedView:
         """Recompute a view, after the views that it is chained to."""
         view = self.app.view_of(name)
-        return self.over(view, self.view(view.source.name).sorted() if isinstance(view.source, View) else [])
+        return self.over(view, self._sorted)
 
-    def joined(self, join: Join) -> RecomputedJoin:
-        """Recompute a join, after the views and joins that are its sides."""
-        return joined(join, {side.name: self._documents(side.source) for side in join.sides})
+    def _sorted(self, name: str) -> Rows:
+        return self.view(name).sorted()
 
-    def _documents(self, source: Source) -> list[tuple[Any, Any]]:
+    def joined(self, join: Join, rows: RowsOf | None = None) -> RecomputedJoin:
+        """Recompute a join, after the joins that are its sides. `rows` returns the rows of its sides that are views."""
+        return joined(join, {side.name: self._documents(side.source, rows or self._sorted) for side in join.sides})
+
+    def _documents(self, source: Source, rows: RowsOf) -> list[tuple[Any, Any]]:
         """Return the documents of a side by key."""
         if isinstance(source, Join):
-            return list(self.joined(source).rows)
-        if isinstance(source, View):
-            return [(key, {"key": key, "value": value}) for key, value in self.view(source.name).sorted()]
-        return list(self.tables[source.name].living())
+            return list(self.joined(source, rows).rows)
+        return view_documents(rows(source.name)) if isinstance(source, View) else self.tables[source.name].living()
 
-    def over(self, view: View, rows: Iterable[tuple[Any, Any]]) -> RecomputedView:
-        """Recompute a view over the documents of its table, or over these rows of its parent view."""
+    def over(self, view: View, rows: RowsOf) -> RecomputedView:
+        """Recompute a view over the documents of its table, or over those rows of views that `rows` returns."""
         if isinstance(view.source, Join):
-            return recomputed(view, self.joined(view.source).rows)
+            return recomputed(view, self.joined(view.source, rows).rows)
         if not isinstance(view.source, Table):
-            return recomputed(view, rows)
+            return recomputed(view, rows(view.source.name))
         documents = self.tables[view.source.name]
         return recomputed(view, documents.living(), documents.moments())

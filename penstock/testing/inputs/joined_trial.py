@@ -1,4 +1,4 @@
-"""The app with joins for the engine's own crash tests; only stores of one partition keep it."""
+"""The apps with joins for the engine's own crash tests; only stores of one partition keep it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.mapreduce import count, max, sum
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords
 from penstock.views import App, field
 
-__all__ = ["joined"]
+__all__ = ["joined", "layered"]
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
 _LONG = "x" * 450
@@ -47,8 +47,32 @@ def joined() -> Trial:
     def _(row: Any) -> Iterator[Any]:
         yield from ((letter, None) for letter in row["customer"]["name"])
 
-    keys = (1, 2, 3, "a", _LONG, True)
+    return _trial(app, (1, 2, 3, "a", _LONG, True))
 
+
+def layered() -> Trial:
+    """Return an app whose joins have views as sides, beside the table of a view and on another join."""
+    app = App("layered")
+    orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
+    totals = orders.view("totals", key="c", value="n", reduce={"sum": sum(), "n": count()})
+    beside = app.join("beside", order=orders, total=totals.where(field("value.n") < 4), on={"order.c": "total.key"})
+    shares = beside.view("shares", key="order.name", value="total.value.sum", reduce=sum())
+    beside.view("most", key="total.value.n", value="order.n", reduce=max())
+
+    @beside.view(reduce=count())
+    def kinds(row: Any) -> Iterator[Any]:
+        yield (row["order"]["name"] or "").upper(), None
+
+    named = customers.view("named", key="name", reduce=count())
+    lists = orders.view("lists", key=("name", "d"), reduce=count())
+    known = app.join("known", share=shares, named=named, on={"share.key": "named.key"})
+    known.view("rows", key="named.value", value="share.value", reduce=None)
+    pairs = app.join("pairs", customer=customers, list=lists, on={"customer.id": "list.value"}, limit=20)
+    pairs.view("listed", key="list.key", reduce=count(), sources=True)
+    return _trial(app, (1, 2, 3, "a", _LONG))
+
+
+def _trial(app: App, keys: tuple[Any, ...]) -> Trial:
     def order(choose: Random, _: int) -> dict[str, Any]:
         own: dict[str, Any] = {"c": choose.choice((*keys, 1.0, None)), "d": choose.choice((1, 2, None, [1, None]))}
         return own | {"name": choose.choice(_NAMES[:2]), "n": choose.choice((1, 2, 7, None))}
@@ -57,4 +81,4 @@ def joined() -> Trial:
         name = choose.choice((*_NAMES, None))
         return {"name": name} if choose.random() < 0.8 else {"age": now}
 
-    return Trial("joined", app, lambda: TrialRecords({"orders": order, "customers": customer}, keys=keys))
+    return Trial(app.name, app, lambda: TrialRecords({"orders": order, "customers": customer}, keys=keys))

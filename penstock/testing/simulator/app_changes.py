@@ -55,9 +55,10 @@ def _rows(snap: Snapshot, name: str) -> list[Any]:
 def variants_of(app: App) -> tuple[App, ...]:
     """Return apps that a store of this app may change to: one rebuilds half of the views, one drops the last view.
 
-    Joins and the views on them stay as they are, because a store with documents keeps no other ones.
+    Joins, their sides and the views on them stay as they are, because a store with documents keeps no other ones.
     """
-    views = [view.name for view in app.views() if not _is_joined(view)]
+    sides = {source.name for join in app.joins() for side in join.sides for source in _with_sources(side.source)}
+    views = [view.name for view in app.views() if view.name not in sides and not _is_joined(view)]
     if not views:
         return ()
     anew = changed(app, again=views[::2])
@@ -66,10 +67,15 @@ def variants_of(app: App) -> tuple[App, ...]:
 
 
 def _is_joined(view: View) -> bool:
-    source: Source = view
-    while isinstance(source, View):
-        source = source.source
+    *_, source = _with_sources(view)
     return isinstance(source, Join)
+
+
+def _with_sources(source: Source) -> Iterator[Source]:
+    """Yield a source and the views that it is chained to, up to a table or a join."""
+    yield source
+    if isinstance(source, View):
+        yield from _with_sources(source.source)
 
 
 def with_production(app: App, production: DeliveryMode) -> App:

@@ -95,17 +95,17 @@ def differences(
     for name, documents in oracle.tables.items():
         yield from _documents(name, documents.living(), snap)
     rows: dict[str, list[Any]] = {}
+
+    def shown(name: str) -> list[Any]:
+        return rows[name] if name in rows else list(snap.view(name).items())
+
     for view in oracle.app.views():
         if view.name in exempt or view.name not in snap.schema.views or snap.schema.as_of(view.name) is not None:
             continue
         rows[view.name] = list(snap.view(view.name).items())
         if isinstance(view.source, Join) and side_holds(snap, view.source):
             continue
-        source: list[Any] = []
-        if isinstance(view.source, View):
-            name = view.source.name
-            source = rows[name] if name in rows else list(snap.view(name).items())
-        yield from _view(view, rows[view.name], oracle.over(view, source), snap, lenient)
+        yield from _view(view, rows[view.name], oracle.over(view, shown), snap, lenient)
 
 
 def _documents(name: str, wanted: list[tuple[Any, Any]], snap: Snapshot) -> Iterator[Finding]:

@@ -1,0 +1,69 @@
+"""The rows of a view as entries of a side of a join, read in any snapshot.
+
+Invariants:
+
+- each row is read once; one that the side holds counts with its last accepted version;
+- memory holds one block of rows. Only the store is read, never the writer's caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from penstock.cache import Reader, decode_key, stored_key
+from penstock.join import Entries, SideNode
+from penstock.mapreduce import DecodedColumns, Decoder, FieldMapper, FieldPlan, SourceKeys, Spaces, codec_of, rows_db
+from penstock.views import Key, SideView, View
+
+__all__ = ["RowSideDocuments", "held_entries", "mapped_entries"]
+
+_BLOCK = 1 << 12  # rows that are in memory at once
+
+
+class RowSideDocuments:
+    """The documents of a side whose source is a view."""
+
+    def __init__(self, side: SideView, number: int, source: View, rows: int) -> None:
+        self._side = side
+        self._number = number
+        self._codec = codec_of(source)
+        self._name = source.name
+        self._rows = rows_db(rows)
+
+    def all(self, reader: Reader) -> Iterator[Entries]:
+        """Yield all entries."""
+        spaces = Spaces()
+        node = SideNode(self._side, self._number, spaces)
+        decoder = Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, 0)
+        rows = reader.scan(self._rows)
+        while block := list(islice(rows, _BLOCK)):
+            states = [self._codec.decode(key, row, f"view {self._name!r}") for key, row in block]
+            keys = [state.whole or key for (key, _), state in zip(block, states, strict=True)]
+            results = map(self._codec.result, states)
+            docs = [{"key": decode_key(key), "value": own} for key, own in zip(keys, results, strict=True)]
+            yield mapped_entries(node, reader, decoder.of_dicts(docs, keys=False), SourceKeys.of_encoded(keys))
+        yield from held_entries(node, reader)
+
+
+def mapped_entries(node: SideNode, reader: Reader, columns: DecodedColumns, keys: SourceKeys) -> Entries:
+    """Return the entries of documents with these keys, but of held ones."""
+    assert isinstance(node.mapper, FieldMapper), "a side has no function"
+    mapped, _ = node.mapper.mapped(columns, None, np.arange(keys.lane.size))
+    out = mapped.sourced(keys)
+    if not out.n or not reader.count(node.held_db):
+        return node.entries([out])
+    assert out.sources is not None, "it was given"
+    names = [stored_key(key) for key in keys.encoded()]
+    rows = reader.get_many(node.held_db, [names[i] for i in out.sources.index.tolist()])
+    return node.entries([out.take(np.flatnonzero([row is None for row in rows]))])
+
+
+def held_entries(node: SideNode, reader: Reader) -> Iterator[Entries]:
+    """Yield the entries of held documents."""
+    held = (one for _, one in node.remembered(reader).all_held())
+    while some := list(islice(held, _BLOCK)):
+        keys = SourceKeys.of_encoded([one.whole for one in some])
+        yield node.entries([node.pair_contributions([one.pairs for one in some], (keys, np.arange(len(some))))])

@@ -1,0 +1,142 @@
+"""Views as sides of joins: every operation of a store works on them as on sides that are tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import DefinitionError
+from penstock.join import Entries
+from penstock.mapreduce import Column, SourceKeys, Writes
+from penstock.testing import TestEngine
+
+
+def shares() -> ps.App:
+    """Return an app with a view beside its own table, and with a view that holds groups."""
+    app = ps.App("shares")
+    orders = app.table("orders", key="id")
+    totals = orders.view("totals", key="c", value="a", reduce=ps.sum())
+    single = orders.view("single", key="c", value="a", reduce=ps.only())
+    beside = app.join("beside", order=orders, total=totals, on={"order.c": "total.key"})
+    beside.view("rows", key="order.id", value="total.value", reduce=None)
+    beside.view("sums", key="order.c", value="total.value", reduce=ps.sum())
+
+    @beside.view(reduce=ps.count())
+    def sizes(row: Any) -> Any:
+        yield len(row["order"].get("name", "")) + row["total"]["value"]
+
+    alone = app.join("alone", order=orders, single=single, on={"order.c": "single.key"})
+    alone.view("n", key="single.value", reduce=ps.count())
+    by_total = app.join("by_total", order=orders, total=totals, on={"order.id": "total.value"})
+    by_total.view("owners", key="total.key", value="order.id", reduce=ps.collect(9))
+    return app
+
+
+@pytest.fixture
+def engine() -> TestEngine:
+    own = TestEngine(shares())
+    own.put("orders", {"id": 1, "c": 1, "a": 2}, {"id": 2, "c": 1, "a": 2}, {"id": 3, "c": 2, "a": 3})
+    return own
+
+
+def test_a_view_beside_its_own_table_changes_in_one_transaction(engine: TestEngine) -> None:
+    assert engine.view("sums") == {1: 8, 2: 3}
+    with engine.engine.batch() as batch:
+        batch.put("orders", {"id": 1, "c": 2, "a": 5})
+        batch.put("orders", {"id": 4, "c": 1, "a": 1})
+    assert engine.view("sums") == {1: 6, 2: 16}
+    assert engine.view("sizes") == {3: 2, 8: 2}
+    assert engine.engine.check().ok
+
+
+def test_a_held_group_takes_part_with_its_last_good_result(engine: TestEngine) -> None:
+    assert engine.view("n") == {2: 2, 3: 1}
+    engine.put("orders", {"id": 4, "c": 1, "a": 9})
+    assert [one.key for one in engine.engine.quarantine(view="single")] == [1]
+    assert engine.view("n") == {2: 3, 3: 1}
+    assert engine.engine.check().ok
+    engine.put("orders", {"id": 4, "c": 2, "a": 3})
+    assert engine.view("n") == {2: 2, 3: 2}
+
+
+def test_why_names_the_keys_of_both_sides(engine: TestEngine) -> None:
+    with engine.engine.snapshot() as snap:
+        for view, group in (("sums", 1), ("sizes", 4)):
+            found = list(snap.view(view).why(group))
+            assert [one.key for one in found] == [(1, 1), (2, 1)]
+            assert found[0].document == {"order": {"id": 1, "c": 1, "a": 2}, "total": {"key": 1, "value": 4}}
+
+
+def test_a_row_of_a_view_is_held_and_released(engine: TestEngine) -> None:
+    engine.put("orders", {"id": 3, "c": 2, "a": 4})
+    assert engine.view("owners") == {}
+    assert engine.engine.check().ok
+    engine.put("orders", {"id": 4, "c": 1, "a": -1}, {"id": 5, "c": 9, "a": 3})
+    assert engine.view("owners") == {1: [3], 2: [4], 9: [3]}
+    engine.put("orders", {"id": 3, "c": 2, "a": 4, "name": 7})
+    [entry] = engine.engine.quarantine(view="sizes")
+    assert (entry.view, entry.key) == ("sizes", (3, 2))
+    assert entry.document == {"order": {"id": 3, "c": 2, "a": 4, "name": 7}, "total": {"key": 2, "value": 4}}
+    engine.put("orders", {"id": 3, "c": 2, "a": 4})
+    assert list(engine.engine.quarantine(view="sizes")) == []
+
+
+def spoil(engine: TestEngine, change: Any) -> None:
+    """Change the store behind its caches."""
+    store: Any = engine.engine.store
+    core = store.core
+
+    def step(writer: Any, writes: Writes) -> None:
+        change(core, writer, writes)
+        writes.changed = True
+
+    core.amend(step)
+    core.forget()
+
+
+def wrong_entry(core: Any, writer: Any, writes: Writes) -> None:
+    index = core.joins.sides["beside:total"].index
+    entries = Entries.join(list(index.all(writer)))
+    other = Entries.of(SourceKeys.of([1]), SourceKeys.of([77]), [Column.of([1000])] * index.width)
+    index.stage(writer, entries.take(entries.keys().lane == 2), other, writes)
+
+
+def wrong_row(core: Any, writer: Any, writes: Writes) -> None:
+    """Remove the rows of the parent view, and the entries that the side of the join has of them."""
+    db = core.views["totals"].reduce.db
+    writes.deletes.append((db, [key for key, _ in writer.scan(db)]))
+    index = core.joins.sides["beside:total"].index
+    index.stage(writer, Entries.join(list(index.all(writer))), Entries.none(index.width), writes)
+
+
+@pytest.mark.parametrize("spoiled", [wrong_entry, wrong_row])
+@pytest.mark.parametrize("mend", ["check", "restate", "key", "repost"])
+def test_wrong_rows_and_entries_are_repaired(engine: TestEngine, spoiled: Any, mend: str) -> None:
+    spoil(engine, spoiled)
+    assert not engine.engine.check().ok
+    if mend == "check":
+        engine.engine.check(fix=True)
+    elif mend == "restate":
+        for name in ("totals", "beside"):
+            engine.engine.restate(name)
+    elif mend == "key":
+        for key in (1, 2, 3):
+            engine.engine.restate("orders", key)
+    else:
+        for key, c, a in ((1, 1, 2), (2, 1, 2), (3, 2, 3)):
+            engine.engine.repost("orders", {"id": key, "c": c, "a": a})
+    found = engine.engine.check()
+    assert found.ok, found
+    engine.put("orders", {"id": 3, "c": 1, "a": 3})
+    assert engine.view("sums") == {1: 21}
+    assert engine.engine.check().ok
+
+
+def test_a_plain_index_is_no_side() -> None:
+    app = ps.App("shop")
+    orders = app.table("orders", key="id")
+    rows = orders.view("rows", key="c", reduce=None)
+    with pytest.raises(DefinitionError, match="'row' of join 'x' is the plain index 'rows'"):
+        app.join("x", order=orders, row=rows, on={"order.c": "row.key"})
