@@ -51,7 +51,7 @@ from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arro
 from penstock.spark.task_messages import JobPlan, TablePlan, TaskReport
 from penstock.views import App, Position, Table, View, check_unjoined
 
-__all__ = ["Backfilled", "backfill"]
+__all__ = ["Backfilled", "backfill", "fill_documents"]
 
 BUCKET = 4 << 20  # approximate bytes of records in a bucket
 _MOST_BITS = 12
@@ -147,6 +147,18 @@ def backfill(
     return out
 
 
+def fill_documents(app: App, path: str, tables: Mapping[str, Any], spark: Any, progress: Tell | None = None) -> None:
+    """Fill a new store with documents alone: its views and joins stay empty."""
+    wanted = {app.table_of(name): source for name, source in tables.items()}
+    awake(spark)
+    with (
+        built_beside(path) as folder,
+        _runs(os.path.dirname(folder), path) as runs,
+        blob_batches(spark),
+    ):
+        _Backfill(app, spark, folder, runs, progress or _nobody, Backfilled(path), views=()).run(wanted, None, {})
+
+
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
     """Start to record the writes to these tables, for use after the refill. Return the seed for the rebuilt store."""
     with writer(path, app, migrate="refuse") as writing:
@@ -183,10 +195,20 @@ def _runs(staging: str, store: str) -> Iterator[str]:
 
 
 class _Backfill:
-    """One backfill."""
+    """One backfill. `views` are those to fill, by default all."""
 
-    def __init__(self, app: App, spark: Any, folder: str, runs: str, tell: Tell, out: Backfilled) -> None:
+    def __init__(
+        self,
+        app: App,
+        spark: Any,
+        folder: str,
+        runs: str,
+        tell: Tell,
+        out: Backfilled,
+        views: Sequence[View] | None = None,
+    ) -> None:
         self._app = app
+        self._wanted = app.views() if views is None else views
         self._spark = spark
         self._folder = folder
         self._runs = runs
@@ -239,7 +261,7 @@ class _Backfill:
             plan = TablePlan(numbers[own.table.name], first, bits, own.ts_kind, own.ordered)
             tables[own.table.name] = plan
             first += plan.buckets
-        views = {view.name: numbers[view.name] for view in self._app.views()}
+        views = {view.name: numbers[view.name] for view in self._wanted}
         origins = tuple(origin for own in given for origin in own.origins)
         return JobPlan(transferred(self._app), seed, os.path.abspath(self._runs), tables, views, origins)
 
@@ -279,7 +301,7 @@ class _Backfill:
     # -- views
 
     def _views(self, layout: JobPlan, filling: ResultLoader, before: list[TaskReport]) -> None:
-        views = [view for view in self._app.views() if isinstance(view.source, Table)]
+        views = [view for view in self._wanted if isinstance(view.source, Table)]
         level = 0
         while views:
             level += 1
@@ -294,7 +316,7 @@ class _Backfill:
             for report in reports:
                 for name, held in report.held.items():
                     self._out.held[name] = self._out.held.get(name, 0) + held
-            views = [view for view in self._app.views() if view.source in views]
+            views = [view for view in self._wanted if view.source in views]
             for report in before:
                 os.unlink(report.path)
             before = reports

@@ -134,7 +134,7 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
     listeners = [
         ContributionCollector(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
         for view in app.views()
-        if view.source is table
+        if view.source is table and view.name in layout.views
     ]
     log = DocumentLog(plan.number, table.has_ts, max(1, order.size), _COLUMNS)
     node = TableNode(table, plan.number, listeners, log, spaces, layout.seed)

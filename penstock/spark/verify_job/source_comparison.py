@@ -17,7 +17,7 @@ from typing import Any
 from penstock.cache import Tell, canonical
 from penstock.engine import Snapshot, StoreWriter, open_engine
 from penstock.recovery import Refused, moment_of
-from penstock.spark.backfill_job.backfill_driver import backfill
+from penstock.spark.backfill_job.backfill_driver import fill_documents
 from penstock.views import ABSENT, App, Table, reach
 
 __all__ = ["Against", "Stale", "compare_with_source"]
@@ -58,7 +58,7 @@ def compare_with_source(
     out = Against()
     with tempfile.TemporaryDirectory(prefix="penstock-against-", dir=beside) as folder:
         fresh = os.path.join(folder, "store")
-        backfill(app, fresh, spark=spark, tables=sources, progress=tell)
+        fill_documents(app, fresh, sources, spark, tell)
         with (
             open_engine(app, fresh, readonly=True) as truth,
             open_engine(app, path, readonly=True) as engine,

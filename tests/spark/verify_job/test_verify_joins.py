@@ -5,6 +5,7 @@ The documents have condition values that hold them, and one value passes the lim
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -179,3 +180,15 @@ def check_all(path: Path) -> None:
     check_holds(path / "holds")
     check_damage(path / "damage", InProcess())
     test_another_emission_of_a_row_is_counted_apart(path)
+
+
+def test_documents_of_an_app_with_joins_are_compared_with_their_source(tmp_path: Path) -> None:
+    file = tmp_path / "customers.jsonl"
+    file.write_text("".join(json.dumps({**doc, "both": doc["id"], "to": doc["id"] % 4}) + "\n" for doc in CUSTOMERS))
+    with ps.open(sales(), tmp_path / "store") as engine:
+        fill(engine)
+        source = {"customers": str(file)}
+        found = verify(sales(), tmp_path / "store", ["amounts"], spark=InProcess(), against=source, fix=True)
+        assert [(one.table, one.key, one.stored) for one in found.stale] == [("customers", 2, ps.ABSENT)]
+        with engine.snapshot() as snap:
+            assert 2 in snap.table("customers")
