@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ pictures: $(READY) ## draw the README's pictures of the command line again
 
 bench: $(READY) ## every figure beside its limits; one of them: make bench ARGS="--only put"
 	$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(READY) ## Penstock beside PostgreSQL, SQLite, DuckDB and others, into bench/RESULTS.md; make bench-peers ARGS="--quick"
+	$(BIN)/python -m bench.peers $(ARGS)
 
 bench-spark: $(READY) ## filling a store in bulk, beside load and DuckDB; make bench-spark ARGS="--docs 10000000"
 	$(BIN)/python -m bench.spark $(ARGS)

@@ -68,12 +68,13 @@ def app(functions: bool = False, decimals: bool = False) -> ps.App:
     return shop
 
 
-def lines(docs: int) -> list[bytes]:
-    """Return distinct orders as JSON lines."""
+def lines(docs: int, keys: list[int] | None = None, first: int = 0) -> list[bytes]:
+    """Return orders as JSON lines, each of its own key or of the given keys. `first` is the ts of the first one."""
     city, amount = _drawn(docs)
-    rows = zip(range(docs), city, amount, strict=True)
+    rows = zip(range(docs) if keys is None else keys, range(first, first + docs), city, amount, strict=True)
     return [
-        _LINE % (i, i, i, i % 7, c, i % 99_999, i % 90, i, i % 99_999, a, a // 4, i, i + 1, i + 2) for i, c, a in rows
+        _LINE % (i, ts, i, i % 7, c, i % 99_999, i % 90, i, i % 99_999, a, a // 4, i, i + 1, i + 2)
+        for i, ts, c, a in rows
     ]
 
 

@@ -54,6 +54,11 @@ class Postgres:
         self._port = port
 
     @property
+    def address(self) -> str:
+        """Return the address for a client library."""
+        return f"host=127.0.0.1 port={self._port} user={_USER} dbname=postgres"
+
+    @property
     def version(self) -> str:
         """Return its name and version."""
         return self.ask("SHOW server_version").split()[0]
@@ -100,8 +105,8 @@ class Postgres:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Postgres]:
-    """Run a server while the block runs."""
+def server(folder: Path, more: dict[str, str] | None = None) -> Iterator[Postgres]:
+    """Run a server while the block runs. `more` are settings beside those of every server."""
     own = programs()
     user = None
     if os.geteuid() == 0:
@@ -124,7 +129,7 @@ def server(folder: Path) -> Iterator[Postgres]:
     )
     if made.returncode:
         raise NoPostgres(f"initdb failed: {made.stderr.decode(errors='replace').strip()}")
-    settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    settings = [part for name, value in (_SETTINGS | (more or {})).items() for part in ("-c", f"{name}={value}")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [str(own / "postgres"), "-D", str(data), "-p", str(port), *settings],

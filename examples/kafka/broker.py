@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -122,7 +122,8 @@ class Broker:
     again soon; a long one suits a busy machine.
     """
 
-    def __init__(self, password: str | None = None, session: int = 2_000) -> None:
+    def __init__(self, password: str | None = None, session: int = 2_000, jvm: Sequence[str] = _JVM) -> None:
+        self._jvm = jvm
         self._java, self._classpath = java(), classpath()
         self._own = tempfile.TemporaryDirectory(prefix="penstock-kafka-")
         self.folder = Path(self._own.name)
@@ -182,7 +183,7 @@ class Broker:
         """Start it, and wait until it answers."""
         with open(self.folder / "broker.log", "ab") as log:
             self._process = subprocess.Popen(
-                [self._java, *_JVM, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
+                [self._java, *self._jvm, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

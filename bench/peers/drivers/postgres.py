@@ -1,0 +1,121 @@
+"""PostgreSQL: statement triggers with transition tables, one synced transaction per batch.
+
+The driver starts a server of its own. It decodes the lines, copies a batch into a temporary table, and merges it by one
+upsert. Memory, the log and the fill factor are set so that no checkpoint and no page split disturbs a run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bench.peers.drivers import triggers
+from bench.peers.drivers.turn import Changes, Turn, columns_of, sum_of
+from bench.peers.shapes import TABLE, Case, View
+from bench.postgres import server
+
+_SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "16GB", "wal_buffers": "64MB", "jit": "off"}
+_OPTIONS = " with (fillfactor = 50)"
+_EVENTS = {"insert": ("new",), "delete": ("old",), "update": ("new", "old")}
+
+
+def _rows(columns: str, view: View, case: Case, event: str) -> str:
+    """Return the query of the rows that an event added and removed, with their sign."""
+    parts = []
+    for side in _EVENTS[event]:
+        present = triggers.present(view, case, "")
+        where = f" where {present}" if present else ""
+        sign = 1 if side == "new" else -1
+        parts.append(f"select {columns}, {sign} as sign from {side}_rows{where}")
+    return " union all ".join(parts)
+
+
+def _of(view: View, case: Case) -> Iterator[str]:
+    """Yield the trigger functions of a view, and the triggers on its source."""
+    keys = ", ".join(triggers.parts(view))
+    fields = [f'"{total.field.replace(".", "_")}"' for total in view.totals if total.field]
+    columns = ", ".join(dict.fromkeys([*triggers.parts(view), *(name.strip('"') for name in fields)]))
+    sums = [f"sum({sum_of(total, 'sign')})" for total in view.totals]
+    some = " or ".join(f"{one} <> 0" for one in sums)
+    for event in _EVENTS:
+        body = (
+            f"insert into {view.name} select {keys}, {', '.join(sums)} from ({_rows(columns, view, case, event)}) as c "
+            f"group by {keys} having {some} {triggers.added(view)};"
+        )
+        yield from _trigger(view.name, triggers.source_of(view), event, body)
+
+
+def _trigger(name: str, source: str, event: str, body: str) -> Iterator[str]:
+    sides = " ".join(f"{side} table as {side}_rows" for side in _EVENTS[event])
+    yield (f"create function {name}_{event}() returns trigger language plpgsql as $$ begin {body} return null; end $$")
+    yield (
+        f"create trigger {name}_{event} after {event} on {source} referencing {sides} "
+        f"for each statement execute function {name}_{event}()"
+    )
+
+
+def _choosing(view: View) -> Iterator[str]:
+    keys = ", ".join(triggers.parts(view))
+    for event, sides in _EVENTS.items():
+        groups = " union ".join(f"select distinct {keys} from {side}_rows" for side in sides)
+        yield from _trigger(view.name, TABLE, event, triggers.refreshed(view, groups) + ";")
+
+
+def prepared(base: Any, case: Case) -> None:
+    """Make the tables, the triggers and the temporary table of a batch."""
+    for statement in triggers.tables(case, _OPTIONS):
+        base.execute(statement)
+    for view in triggers.kept(case):
+        for statement in _of(view, case):
+            base.execute(statement)
+    for view in triggers.chosen(case):
+        for statement in _choosing(view):
+            base.execute(statement)
+    base.execute(f"alter table {TABLE} set (fillfactor = 80)")
+    base.execute(f"create temp table batch (like {TABLE}) on commit delete rows")
+
+
+def _copied(rows: list[list[Any]]) -> bytes:
+    """Return rows in the text format of COPY."""
+    text = "\n".join("\t".join(map(str, row)) for row in rows) + "\n"
+    return text.replace("\\", "\\\\").encode() if "\\" in text else text.encode()
+
+
+def write(base: Any, turn: Turn, changes: Changes, lines: list[bytes], decode: Any) -> None:
+    """Commit one batch."""
+    rows, gone = changes.of(lines, map(decode, lines))
+    names = [name for name, _ in columns_of(turn.case)]
+    sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+    with base.transaction(), base.cursor() as cursor:
+        with cursor.copy("copy batch from stdin") as copy:
+            copy.write(_copied(rows) if rows else b"")
+        cursor.execute(
+            f"insert into {TABLE} select * from batch on conflict (id) do update set {sets} "
+            f"where {TABLE}.ts < excluded.ts"
+        )
+        if gone:
+            cursor.execute(f"delete from {TABLE} where id = any(%s)", [gone])
+
+
+def main() -> None:
+    turn = Turn()
+    batches, decode = turn.batches(), msgspec.json.Decoder().decode
+    changes = Changes(turn.case.columns, turn.case.whole)
+    psycopg: Any = importlib.import_module("psycopg")
+    with (
+        server(turn.folder / "server", _SETTINGS) as found,
+        psycopg.connect(found.address, autocommit=True) as base,
+    ):
+        prepared(base, turn.case)
+        turn.ready()
+        for lines in batches:
+            write(base, turn, changes, lines, decode)
+        turn.done(found.version)
+        turn.write(row for view in turn.case.views for row in base.execute(triggers.reading(view, turn.case)))
+
+
+if __name__ == "__main__":
+    main()

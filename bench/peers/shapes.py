@@ -1,0 +1,148 @@
+"""The workloads: their views, their columns and their sizes.
+
+Drivers import this module inside the environment of their peer, so it needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+TABLE = "users"
+TOP = 10
+
+
+class How(StrEnum):
+    """The ways to combine the values of a group."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    TOP = "top"
+    DISTINCT = "distinct"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One result of a group: its name, and the field that it combines."""
+
+    name: str
+    how: How
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view by one or more fields. With a `source` it reads the rows of that view."""
+
+    name: str
+    by: tuple[str, ...]
+    totals: tuple[Total, ...]
+    source: str = ""
+
+    @property
+    def count(self) -> str:
+        """Return the name of the result that counts the contributions of a group."""
+        return next(total.name for total in self.totals if total.how is How.COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One input of a workload, the views over it, and the columns that the views read: path to `int` or `text`."""
+
+    name: str
+    views: tuple[View, ...]
+    columns: dict[str, str]
+    whole: bool = False  # the whole line is stored beside its columns
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One workload of the bench. Sizes are of a full run and of a quick one."""
+
+    number: int
+    title: str
+    cases: tuple[Case, ...]
+    docs: tuple[int, int] = (1_000_000, 200_000)
+    keys: tuple[int, int] = (200_000, 50_000)
+    batches: tuple[int, ...] = (50_000, 10_000, 1_000)
+    quick: tuple[int, ...] = (10_000,)
+    kinds: frozenset[str] = field(default_factory=frozenset)
+
+    def case(self, name: str) -> Case:
+        """Return the case of this name."""
+        return next(case for case in self.cases if case.name == name)
+
+
+_N = Total("n", How.COUNT)
+_BY_NAME = View("by_name", ("name",), (_N,))
+_BY_CITY = View("by_city", ("city",), (_N, Total("total", How.SUM, "amount")))
+_USERS = {"id": "int", "name": "text", "city": "text", "amount": "int", "ts": "int"}
+
+
+def _standard(name: str) -> Case:
+    return Case(name, (_BY_NAME, _BY_CITY), _USERS)
+
+
+_CHOICES = View(
+    "choices",
+    ("city",),
+    (
+        _N,
+        Total("least", How.MIN, "amount"),
+        Total("most", How.MAX, "amount"),
+        Total("best", How.TOP, "amount"),
+        Total("names", How.DISTINCT, "name"),
+    ),
+)
+_CHAIN = (
+    View("by_pair", ("city", "name"), (_N,)),
+    View("by_city", ("city",), (Total("names", How.COUNT), Total("total", How.SUM, "n")), "by_pair"),
+    View("by_names", ("names",), (Total("cities", How.COUNT), Total("all", How.SUM, "total")), "by_city"),
+)
+_CITY, _SEGMENT, _AMOUNT = "customer.address.city", "customer.segment", "order.total.amount"
+_NESTED = Case(
+    "nested",
+    (
+        View("by_city", (_CITY,), (_N, Total("total", How.SUM, _AMOUNT))),
+        View("by_segment", (_SEGMENT,), (_N,)),
+    ),
+    {"id": "int", _CITY: "text", _SEGMENT: "text", _AMOUNT: "int", "ts": "int"},
+    whole=True,
+)
+_TEXTS = Case("texts", (_BY_NAME, _BY_CITY), _USERS, whole=True)
+_FIELDS = Case(
+    "fields",
+    (View("by_f1", ("f1",), (_N,)), View("by_f2", ("f2",), (_N, Total("total", How.SUM, "f20")))),
+    {"id": "int", "f1": "text", "f2": "text", "f20": "int", "ts": "int"},
+    whole=True,
+)
+
+WORKLOADS = {
+    one.number: one
+    for one in (
+        Workload(1, "upserts with two views", (_standard("standard"),)),
+        Workload(2, "half of the changes are deletes, the others move documents", (_standard("moves"),)),
+        Workload(3, "min, max, top 10 and distinct, with retractions", (Case("choices", (_CHOICES,), _USERS),)),
+        Workload(4, "half of all documents in one group", (_standard("heavy"),)),
+        Workload(5, "chained views, three deep", (Case("chain", _CHAIN, _USERS),)),
+        Workload(
+            6,
+            "many keys",
+            (_standard("many"),),
+            docs=(10_000_000, 1_000_000),
+            keys=(10_000_000, 1_000_000),
+            batches=(50_000,),
+            quick=(50_000,),
+        ),
+        Workload(
+            12,
+            "nested documents, long texts that are not ASCII, 30 fields",
+            (_NESTED, _TEXTS, _FIELDS),
+            docs=(200_000, 50_000),
+            keys=(50_000, 20_000),
+            batches=(10_000,),
+        ),
+    )
+}
