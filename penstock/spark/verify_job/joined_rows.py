@@ -19,7 +19,16 @@ from zlib import crc32
 from penstock.cache import decode_key, encode_entry, encode_key, stored_key
 from penstock.engine import Snapshot, open_engine
 from penstock.mapreduce import FunctionMapper, Groups, ViewNode
-from penstock.recovery import JoinEntry, RecomputedJoin, at, selected_rows, side_entries, step_paths, stepped
+from penstock.recovery import (
+    JoinEntry,
+    RecomputedJoin,
+    at,
+    selected_rows,
+    side_entries,
+    step_paths,
+    stepped,
+    view_documents,
+)
 from penstock.spark.verify_job.document_blocks import document_blocks, span_segments
 from penstock.spark.verify_job.group_facts import Facts
 from penstock.spark.verify_job.remap_task import CopyPart, FactMapper, VerifyJob
@@ -140,11 +149,11 @@ def _rows(snap: Snapshot, view: Any, span: Span) -> Iterator[list[tuple[Any, Any
     for key, row in reader.scan(node.reduce.db, span.start, span.stop):
         state = codec.decode(key, row, f"view {view.name!r}")
         group = decode_key(state.whole or key)
-        block.append((group, {"key": group, "value": codec.result(state)}))
+        block.append((group, codec.result(state)))
         if len(block) == _BLOCK:
-            yield block
+            yield view_documents(block)
             block = []
-    yield block
+    yield view_documents(block)
 
 
 def _held(snap: Snapshot, join: Join, side: str) -> dict[bytes, JoinEntry | None]:
