@@ -126,7 +126,7 @@ class Core:
         """Make the nodes of the tables that a refill has copied."""
         self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
         if self.exchange is not None:
-            self.exchange.arrange([*self.views.values(), *views])
+            self.exchange.arrange([*self.joins.sides.values(), *self.views.values(), *views])
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
         """Set the catalog that was just written, and its row."""
@@ -335,8 +335,7 @@ class Core:
             node.forget(n)
 
     def _tend_all(self) -> None:
-        if any(self._owed.values()):
-            self.joins.fold(self.store)
+        self.joins.fold(self.store)
         for name, n in self._owed.items():
             if n:
                 self._owed[name] = 0

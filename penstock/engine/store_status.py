@@ -23,6 +23,7 @@ __all__ = ["status_of"]
 
 Status = dict[str, Any]
 SHOWN = 20
+_LISTED = "holds", "largest"
 
 
 def status_of(
@@ -184,8 +185,8 @@ def _views(snap: Snapshot, name: str, parts: Sequence[Status]) -> Status:
 
 
 def _joins(parts: Sequence[Status]) -> Status:
-    [only] = parts  # stores of several partitions keep no joins
-    return only
+    lists = {name: list(islice(chain.from_iterable(part[name] for part in parts), SHOWN)) for name in _LISTED}
+    return _totals(parts, sources=parts[0]["sources"], **lists)
 
 
 def _builds(parts: Sequence[Status], trouble: str | None) -> Status | None:

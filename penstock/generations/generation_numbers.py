@@ -11,9 +11,10 @@ found over all catalogs, and each partition is told which builds to begin. Invar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.cache import DefinitionError
 from penstock.core import Catalog, Described, described
 from penstock.generations.app_comparison import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
@@ -56,12 +57,37 @@ def agree_numbers(
         changes = {**own.changes, **changes}
     if changes and refuse:
         raise refused(changes)
+    _must_keep_joins(wanted, known, changes)
     numbers = [_written(catalog, wanted) for catalog in known]
     under_way = all(agrees(catalog, wanted) for catalog in known)
     if under_way and all(own == numbers[0] for own in numbers):
         return GenerationNumbers(wanted, numbers[0] if numbers else {}), tuple(changes.values())
     unlike = [name for name in wanted if len({own.get(name) for own in numbers}) > 1]
     return _begun(wanted, known, changes, unlike), tuple(changes.values())
+
+
+def _must_keep_joins(wanted: Mapping[str, Described], known: Sequence[Catalog], changes: Mapping[str, Changed]) -> None:
+    """Raise DefinitionError if a join changes, or a view on one: partitions don't build them."""
+    definitions = [wanted, *({name: own.target for name, own in catalog.entries.items()} for catalog in known)]
+    for name, change in changes.items():
+        join = next((own for by_name in definitions if (own := _join_below(by_name, name)) is not None), None)
+        if join is not None:
+            text = {Kind.NEW: "is new", Kind.DROPPED: "is in the store and not in the app"}.get(change.kind, "differs")
+            raise DefinitionError(
+                f"{name.removeprefix(join + ':')!r} of the join {join!r} {text}, and a store of several partitions "
+                "keeps its joins and the views on them as they are; take that definition back, or load into a new path"
+            )
+
+
+def _join_below(definitions: Mapping[str, Described], name: str) -> str | None:
+    """Return the join that a definition is, belongs to, or stands on."""
+    own = definitions.get(name)
+    if own is None or own["kind"] == "table":
+        return None
+    if own["kind"] != "view":
+        found: str = own["name"] if own["kind"] == "join" else own["join"]
+        return found
+    return _join_below(definitions, own["source"])
 
 
 def _begun(

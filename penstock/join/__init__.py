@@ -1,6 +1,7 @@
 """Join documents of two sides by equal condition values: entries in columns, rows that go and come, the side index."""
 
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
+from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.join_node import JoinNode, JoinNodes
 from penstock.join.joined_columns import encoded_keys, row_documents, row_keys
 from penstock.join.joined_rows import (
@@ -17,7 +18,7 @@ from penstock.join.product import BLOCK
 from penstock.join.side_check import check_side, side_digest
 from penstock.join.side_entries import Entries, Positions
 from penstock.join.side_index import SideIndex, SideKept, side_dbs
-from penstock.join.side_node import SideNode
+from penstock.join.side_node import SideNode, entry_owners
 from penstock.join.sorted_runs import EntryChanges, changed_entries
 from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
 
@@ -46,9 +47,12 @@ __all__ = [
     "StoredJoin",
     "StoredSide",
     "changed_entries",
+    "changes_payload",
     "check_side",
     "encoded_keys",
+    "entry_owners",
     "joined_changes",
+    "read_changes",
     "row_documents",
     "row_keys",
     "side_dbs",

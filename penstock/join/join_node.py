@@ -56,12 +56,13 @@ class JoinNode:
         own = [writes.gathered.pop(side.number, None) for side in self.sides]
         if not any(own):
             return
-        left, right = (side.change(reader, part) for side, part in zip(self.sides, own, strict=True))
+        left, right = (side.change(reader, part, writes) for side, part in zip(self.sides, own, strict=True))
         change = JoinChange(left, right, How(self.join.how), self.join.limit)
         self._send(reader, change, writes)
         for side, entries in zip(self.sides, (left, right), strict=True):
             if len(entries.minus) or len(entries.plus):
                 side.index.stage(reader, entries.minus, entries.plus, writes)
+                writes.changed = True
         self._hold(change, writes)
 
     def _rows(self, change: JoinChange) -> Iterator[JoinedRows]:
@@ -80,9 +81,8 @@ class JoinNode:
             if one is None:
                 if deltas:
                     view.on_rows(reader, deltas, writes)
-            elif one.own.plus or one.own.deltas:
-                writes.gathered[view.number] = one.own
-                view.fold_gathered(reader, writes)
+            else:
+                one.fold(reader, writes)
 
     def _add(self, change: JoinChange, inputs: dict[JoinedViewNode, RowInput]) -> None:
         """Add rows to the inputs as columns, in blocks. Drop the input of a view that can't take a row."""

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cache import FEW, canonical, encode_entry, stored_key
+from penstock.cache import FEW, Reader, canonical, encode_entry, stored_key
 from penstock.join.joined_columns import RowColumns, ViewColumns, row_documents, row_keys, row_sources
 from penstock.join.joined_rows import JoinedRows
 from penstock.mapreduce import (
     FieldMapper,
     FieldPlan,
+    Part,
     RowDelta,
     TransactionContributions,
     ViewNode,
+    Writes,
 )
 from penstock.views import Key, SideView, View
 
@@ -48,6 +50,7 @@ class RowInput:
     def __init__(self, view: JoinedViewNode, mapper: FieldMapper) -> None:
         self.view = view
         self.own = TransactionContributions()
+        self._leaving: dict[int, list[Part]] = {}
         self._mapper = mapper
 
     def add(self, rows: JoinedRows, columns: RowColumns) -> bool:
@@ -60,12 +63,29 @@ class RowInput:
         added = mapped.sourced(row_sources(rows) if view.keeps else None)
         none = added.take(np.zeros(0, np.int64))
         plus, minus = (added, none) if rows.plus else (none, added)
+        if view.crossing is not None:
+            plus, minus = view.crossing.part(view, plus, minus, self._leaving)
+            if not (plus.n or minus.n):
+                return True
         combined = None if view.watch is not None or columns.n <= FEW else view.combined(plus, minus)
         if combined is None:
             self.own.add(plus, minus)
         else:
             self.own.deltas.append(combined)
         return True
+
+    def fold(self, reader: Reader, writes: Writes) -> None:
+        """Fold the rows into the view. In a partition the exchange folds them, with those of other partitions."""
+        for other, parts in self._leaving.items():
+            self.view.leaving(writes).setdefault(other, []).extend(parts)
+        if not (self.own.plus or self.own.deltas):
+            return
+        gathered = writes.gathered.setdefault(self.view.number, TransactionContributions())
+        gathered.plus += self.own.plus
+        gathered.minus += self.own.minus
+        gathered.deltas += self.own.deltas
+        if self.view.crossing is None:
+            self.view.fold_gathered(reader, writes)
 
 
 def row_deltas(sides: Sequence[SideView], blocks: Iterable[JoinedRows]) -> list[RowDelta]:

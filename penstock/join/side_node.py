@@ -1,33 +1,48 @@
 """A side of a join as the node of a view without a reducer: a group is a condition value, its values projections.
 
 The gateway drives it like any view of a table, so it holds documents as views do. It gathers the changes of a batch.
-The join takes them as entries when all tables have their final documents. Invariant: an entry of M is derived from the
-remembered fields of the document or from its held row, never from the new version.
+The join takes them as entries when all tables have their final documents.
+
+The owner of a condition value's hash owns its entries. Changes of them cross between partitions as sets: a pair of
+condition value and key has this entry, or none. The receiver takes the entry before from its index. Invariants:
+
+- an entry of M is derived from the remembered fields of the document, from its held row, or from the index. It is never
+  derived from the new version;
+- a set that equals the entry in the index changes nothing. Of several sets for one pair the last one counts;
+- an entry with a null condition value matches nothing, so it stays where its document is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from penstock.cache import FEW, Reader, decode_key
 from penstock.join.conditions import ConditionKeys
+from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.joined_rows import SideChange
-from penstock.join.side_entries import Entries, Mask
+from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.join.side_index import SideIndex
-from penstock.join.sorted_runs import changed_entries
+from penstock.join.sorted_runs import EntryChanges, changed_entries
 from penstock.mapreduce import (
     Codes,
     Contributions,
     Groups,
+    KeyRanges,
+    Part,
     SourceKeys,
     Spaces,
     TransactionContributions,
     ViewNode,
     Writes,
+    entries_part,
 )
 from penstock.views import FieldMap, SideView
 
-__all__ = ["SideNode"]
+__all__ = ["SideNode", "entry_owners"]
+
+EntrySides = tuple[Entries, Entries]
 
 
 class SideNode(ViewNode):
@@ -53,16 +68,36 @@ class SideNode(ViewNode):
         """Gather contributions for the join."""
         writes.gathered.setdefault(self.number, TransactionContributions()).add(plus, minus)
 
-    def change(self, reader: Reader, own: TransactionContributions | None) -> SideChange:
-        """Return M, P and K of a transaction. A document whose entry stays as it is belongs to K."""
+    def fold_gathered(self, reader: Reader, writes: Writes) -> None:
+        """Do nothing: the join takes what a transaction gathers."""
+
+    def change(self, reader: Reader, own: TransactionContributions | None, writes: Writes) -> SideChange:
+        """Return M, P and K of a transaction. A document whose entry stays as it is belongs to K.
+
+        Entries of other partitions leave, and those that came from others count here.
+        """
         none = Entries.none(len(self.side.projection))
         minus, plus = none, none
         if own is not None:
             minus, plus = changed_entries(self.entries(own.minus), self.entries(own.plus))
+            if self.crossing is not None:
+                minus, plus = self._crossed(reader, (minus, plus), own.entries, writes)
         return SideChange(minus, plus, self.index.kept(reader, Entries.join([minus, plus])))
+
+    def _crossed(self, reader: Reader, sides: EntrySides, came: list[bytes], writes: Writes) -> EntrySides:
+        """Return M and P of this partition, by its documents and by sets of other partitions."""
+        assert self.crossing is not None, "asked of a partition"
+        ranges, home = self.crossing.ranges, self.crossing.partition
+        minus, plus = divided_entries(self.number, sides, ranges, home, self.leaving(writes))
+        if not came:
+            return minus, plus
+        before, after = applied_sets(self.index, reader, came)
+        return changed_entries(Entries.join([minus, before]), Entries.join([plus, after]))
 
     def entries(self, parts: list[Contributions]) -> Entries:
         """Return contributions as entries. One with a null condition value is left out if it has no row."""
+        if not parts:
+            return Entries.none(len(self.side.projection))
         own = Contributions.join(parts)
         assert own.sources is not None, "a side keeps the keys of its documents"
         keys, index = own.sources.keys, own.sources.index
@@ -102,3 +137,37 @@ class _SideValues:
         if self._single:
             return value is None
         return isinstance(value, tuple) and any(part is None for part in value)
+
+
+def entry_owners(entries: Entries, ranges: KeyRanges, home: int) -> Ints:
+    """Return the partition that owns each entry; `home` has those with a null condition value."""
+    values = entries.values()
+    owners = ranges.of_lanes(values.lane.view(np.uint64), None)
+    if values.text is not None:
+        at = np.flatnonzero(values.text.astype(bool))
+        owners[at] = ranges.of_encoded(values.text[at].tolist())
+    null = entries.null()
+    if null is not None:
+        owners[null] = home
+    return owners
+
+
+def divided_entries(
+    number: int, sides: EntrySides, ranges: KeyRanges, home: int, leaving: dict[int, list[Part]]
+) -> EntrySides:
+    """Return the entries before and after that this partition owns. Add sets for the others to `leaving`, by owner."""
+    owners = [entry_owners(entries, ranges, home) for entries in sides]
+    minus, plus = sides
+    went, came = owners
+    for other in np.unique(np.concatenate(owners)).tolist():
+        if other != home:
+            sets = EntryChanges.of(minus.take(went == other), plus.take(came == other))
+            leaving.setdefault(other, []).append(entries_part(number, changes_payload(sets)))
+    return minus.take(went == home), plus.take(came == home)
+
+
+def applied_sets(index: SideIndex, reader: Reader, payloads: Sequence[bytes]) -> EntrySides:
+    """Return the entries that sets take from an index, and those that they put into it."""
+    sets = EntryChanges.last_of([read_changes(payload, index.width) for payload in payloads])
+    _, before = index.find(reader, sets.entries.values(), sets.entries.keys())
+    return changed_entries(before, sets.put())

@@ -32,8 +32,10 @@ from penstock.views import TS, Path
 Places = NDArray[np.int64]
 Side = list[Any]  # codes as u32s into a list of groups, and the contributions as a leaf
 Part = list[Any]  # [number of the view, groups, delta or nil, added, removed], or for sets:
-# [number of the view, groups, nil, contributions, other named sources, number of the batch]
+# [number of the view, groups, nil, contributions, other named sources, number of the batch].
+# Entries of a side of a join cross as [number of the side, their changes, nil].
 _SETS = 6  # the length of a part with sets
+_ENTRIES = 3  # the length of a part with entries
 _DELTA = 2  # index of the sums in a part
 
 
@@ -101,6 +103,16 @@ def _none(fields: Sequence[Path | None]) -> Contributions:
     return Contributions(np.zeros(0, np.int32), {f: Column(at) for f in fields}, sources)
 
 
+def entries_part(number: int, changes: bytes) -> Part:
+    """Make a part of changed entries of a side of a join."""
+    return [number, changes, None]
+
+
+def is_entries(part: Part) -> bool:
+    """Return True if a part has entries of a side of a join."""
+    return len(part) == _ENTRIES
+
+
 def is_sets(part: Part) -> bool:
     """Return True if a part has sets, which may be sent repeatedly."""
     return len(part) == _SETS
@@ -131,6 +143,7 @@ class TransactionContributions:
     minus: list[Contributions] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
     sets: list[ContributionSets] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list)  # of a side of a join: changed entries, in order
 
     def add(self, plus: Contributions, minus: Contributions) -> None:
         """Add contributions to add and to remove."""
@@ -183,7 +196,7 @@ class GroupCrossing:
     @staticmethod
     def joined(view: CrossingView, parts: Sequence[Part]) -> list[Part]:
         """Make one step of the parts that several transactions owe groups of a view, in this order."""
-        if len(parts) < 2:
+        if len(parts) < 2 or is_entries(parts[0]):
             return list(parts)
         sums = [part for part in parts if part[_DELTA] is not None]
         own = TransactionContributions()
@@ -201,6 +214,9 @@ class GroupCrossing:
     @staticmethod
     def gather(view: CrossingView, part: Part, into: TransactionContributions) -> None:
         """Decode a part of a production for this view."""
+        if is_entries(part):
+            into.entries.append(part[1])
+            return
         _, names, delta, came, went = part[:5]
         known = view.groups
         codes = np.array([known.code_of_encoded(name) for name in names], np.int32)

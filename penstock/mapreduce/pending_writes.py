@@ -31,7 +31,7 @@ class Writes:
     )  # by number of a view: its contributions to fold
     before: list[Part] | None = None  # the contributions that early sets replace, if they must be kept
     leaving: dict[int, list[Part]] = field(default_factory=dict)  # by partition: the parts for it
-    derived: dict[int, list[Part]] = field(default_factory=dict)  # of these parts, the contributions to chained views
+    derived: dict[int, list[Part]] = field(default_factory=dict)  # of these, those that follow from rows
 
     def put(self, db: str, rows: list[tuple[bytes, bytes]], new: list[bytes] | None) -> None:
         """Put these rows, if any. `new` has the keys that have no row yet, or None if they are unknown."""

@@ -24,7 +24,7 @@ from penstock.mapreduce.fold.accumulator_fold import ReduceNode, ViewChanges
 from penstock.mapreduce.fold.group_deltas import Delta
 from penstock.mapreduce.fold.row_format import RowCodec
 from penstock.mapreduce.fold.small_fold import FewContributions, in_columns
-from penstock.mapreduce.group_crossing import GroupCrossing, TransactionContributions
+from penstock.mapreduce.group_crossing import GroupCrossing, Part, TransactionContributions
 from penstock.mapreduce.hidden_generation import HiddenGeneration
 from penstock.mapreduce.maps.contribution_deltas import Who, deltas_of
 from penstock.mapreduce.maps.emissions import Contributions, Emissions, Pairs
@@ -180,13 +180,16 @@ class ViewNode:
         if self.crossing is not None:
             if writes.planning and (not self.early or self.building is not None):
                 return
-            leaving = writes.derived if self.chained else writes.leaving
-            plus, minus = self.crossing.part(self, plus, minus, leaving)
+            plus, minus = self.crossing.part(self, plus, minus, self.leaving(writes))
             if plus.n or minus.n:
                 writes.gathered.setdefault(self.number, TransactionContributions()).add(plus, minus)
             return
         self._hears(plus, minus, writes)
         self.take(reader, self.reduce.folded(reader, self.groups, plus, minus), writes)
+
+    def leaving(self, writes: Writes) -> dict[int, list[Part]]:
+        """Return the parts for other partitions that a transaction makes of its changes."""
+        return writes.derived if self.of_rows else writes.leaving
 
     def fold_gathered(self, reader: Reader, writes: Writes) -> None:
         """Fold the gathered contributions, after all parent views have folded theirs."""

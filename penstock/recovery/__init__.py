@@ -103,6 +103,7 @@ from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of,
 from penstock.recovery.repair.repost import PostedValue, Repost, posted
 from penstock.recovery.repair.restatement import Restatement
 from penstock.recovery.repair.scratch_store import scratch_folder
+from penstock.recovery.repair.side_repair import EntryDifferences, side_differences
 from penstock.recovery.repair.view_rebuild import Dictionaries, RebuildListener, Shadow, Shadows, hearing
 from penstock.recovery.repair_report import Mended, Repaired
 
@@ -118,6 +119,7 @@ __all__ = [
     "Dictionaries",
     "DocumentScan",
     "EarlySet",
+    "EntryDifferences",
     "EntryFilter",
     "ExpectedRow",
     "FreshMap",
@@ -206,6 +208,7 @@ __all__ = [
     "scanned",
     "scratch_folder",
     "selected_rows",
+    "side_differences",
     "side_entries",
     "side_holds",
     "sort_place",

@@ -1,4 +1,6 @@
-"""The kinds of runs: "fused" and "joined" in one store, delivery modes of several partitions, and "connector".
+"""The kinds of runs: "fused" and "joined" in one store, delivery modes of several partitions, "connector".
+
+"joined-partitions" runs the app with joins over several partitions.
 
 Each kind runs a seed. For a failure it returns the finding, the command that replays it, and the story of the smallest
 run that still fails.
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.joined_trial import joined, layered
+from penstock.testing.inputs.joined_trial import joined, joined_early, layered
 from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -25,6 +27,7 @@ from penstock.views import DeliveryMode
 
 TRIALS = trials()
 JOINED = (joined(), layered())
+PARTITIONED_JOINED = (joined(), joined_early())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,13 @@ def _in_one_store(seed: int, totals: Totals, trials: Sequence[Trial], kind: str)
     )
 
 
-def _partitioned(production: DeliveryMode) -> Callable[[int, Totals], Found | None]:
+def _partitioned(production: DeliveryMode, trials: Sequence[Trial], kind: str) -> Callable[[int, Totals], Found | None]:
     def found(seed: int, totals: Totals) -> Found | None:
-        trial, plan = partitioned_run_of(seed, TRIALS, production)
+        trial, plan = partitioned_run_of(seed, trials, production)
         failure = attempt_partitioned(trial.app, plan, totals)
         if failure is None:
             return None
-        replay = f"python -m penstock.testing --kind {production.value} --seed {seed}"
+        replay = f"python -m penstock.testing --kind {kind} --seed {seed}"
         return Found(
             trial.name,
             str(failure.wrong.first),
@@ -89,7 +92,8 @@ def _connector(seed: int, totals: Totals) -> Found | None:
 KINDS: dict[str, Callable[[int, Totals], Found | None]] = {
     "fused": _fused,
     "joined": _joined,
-    **{production.value: _partitioned(production) for production in DeliveryMode},
+    "joined-partitions": _partitioned(DeliveryMode.STRONG, PARTITIONED_JOINED, "joined-partitions"),
+    **{production.value: _partitioned(production, TRIALS, production.value) for production in DeliveryMode},
     "connector": _connector,
 }
 """By name, the function that runs a seed and returns its failure."""

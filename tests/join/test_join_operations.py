@@ -180,14 +180,11 @@ def test_a_changed_join_is_refused_in_a_store_with_documents(tmp_path: Path) -> 
         assert store.check().ok
 
 
-def test_several_partitions_are_refused(tmp_path: Path) -> None:
-    for path in (None, tmp_path / "parted"):
-        with pytest.raises(DefinitionError, match="several partitions can't keep join 'sold'"):
-            ps.open(shop(), path, partitions=2)
-    with ps.open(shop(), tmp_path / "one"):
+def test_a_repartition_is_refused(tmp_path: Path) -> None:
+    with ps.open(shop(), tmp_path):
         pass
-    with pytest.raises(DefinitionError, match="several partitions can't keep join 'sold'"):
-        repartition(tmp_path / "one", 2)
+    with pytest.raises(DefinitionError, match="repartition can't keep the join 'sold' right"):
+        repartition(tmp_path, 2)
 
 
 def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:

@@ -57,10 +57,12 @@ def _digest_of(snap: Snapshot, app: App) -> str:
                 total.update(len(key).to_bytes(4, "big") + key + len(row).to_bytes(4, "big") + row)
         if isinstance(view.mapper, FunctionMapper) and view.of_rows:
             total.update(_chained_sum(snap, view).to_bytes(_BITS // 8, "big"))
-    for name, join in sorted((name, schema.join(name)) for name in schema.joins):
-        for side in join.sides:
+    for name in sorted(schema.joins):
+        parts = list(snap.stored_joins(name))
+        for place, side in enumerate(parts[0][0].sides):
             total.update(canonical([name, side.view.side, "entries"]))
-            total.update(side_digest(side.index, snap.reader()).to_bytes(_BITS // 8, "big"))
+            own = sum(side_digest(join.sides[place].index, reader) for join, reader in parts) % (1 << _BITS)
+            total.update(own.to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -221,6 +221,11 @@ class Snapshot:
         views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
         with self.naming():
             return document_facts(views, self.reader(), self.log(table), key)
+
+    def stored_joins(self, name: str) -> Iterator[tuple[StoredJoin, Reader]]:
+        """Yield a join as each partition has it, with the reader of that partition."""
+        for part in self.parts:
+            yield part.schema.join(name), part.reader()
 
     def weight(self, view: str, hot: int) -> Weight:
         """Measure the groups of a view in one scan of its rows, and return the heaviest.

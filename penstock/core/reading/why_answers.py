@@ -8,7 +8,7 @@ same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -59,6 +59,10 @@ class Reading(Protocol):
 
     def table(self, name: str) -> TableReading:
         """Return the documents of a table."""
+        ...
+
+    def stored_joins(self, name: str) -> Iterator[tuple[StoredJoin, Reader]]:
+        """Yield a join as each partition has it, with the reader of that partition."""
         ...
 
     def log(self, name: str) -> TableReader:
@@ -149,7 +153,7 @@ class _Scan:
             if source is None:
                 self._documents(search, self._snap.log(view.view.source.name))
             elif isinstance(source, StoredJoin):
-                self._joined_rows(search, source)
+                self._joined_rows(search, source.join)
             else:
                 self._rows(search, source)
             self._held()
@@ -198,12 +202,13 @@ class _Scan:
             done += len(block)
             self._tell(done, total)
 
-    def _joined_rows(self, search: FieldSearch, source: StoredJoin) -> None:
+    def _joined_rows(self, search: FieldSearch, source: Join) -> None:
         """Search the rows of a join."""
-        for rows in source.rows(self._reader):
-            keys = encoded_keys(rows)
-            hits = search.in_dicts(row_documents(source.row_sides, rows))
-            self._take(hits, [keys[hit.place] for hit in hits])
+        for join, reader in self._snap.stored_joins(source.name):
+            for rows in join.rows(reader):
+                keys = encoded_keys(rows)
+                hits = search.in_dicts(row_documents(join.row_sides, rows))
+                self._take(hits, [keys[hit.place] for hit in hits])
 
     def _held(self) -> None:
         """Add the last good emissions of held documents."""
@@ -244,7 +249,9 @@ class _Scan:
         if not is_long(key):
             return key
         if isinstance(source, StoredJoin):
-            return encode_entry(source.documents(self._reader, {key})[key][0])
+            stored = self._snap.stored_joins(source.join.name)
+            found = next(own[key] for join, reader in stored if key in (own := join.documents(reader, {key})))
+            return encode_entry(found[0])
         row = self._reader.get_many(source.reduce.db, [key])[0]
         if row is None:
             raise StoreDamaged(source.reduce.db, key)

@@ -25,6 +25,7 @@ from penstock.mapreduce import KeyRanges, ViewNode, is_sets, same_result
 from penstock.partitions.handle_protocol import PartitionHandle
 from penstock.recovery import (
     STEP,
+    EntryDifferences,
     GroupReplacement,
     Mended,
     RebuildIncomplete,
@@ -40,6 +41,7 @@ from penstock.recovery import (
     parts_of,
     scanned,
     scratch_folder,
+    side_differences,
     temporary_store,
 )
 from penstock.remote import repaired_of_data
@@ -148,6 +150,25 @@ class PartitionedSite:
                 return out
         raise RebuildIncomplete
 
+    def compare_side(self, join: str, side: str, fix: bool) -> int:
+        """Return the number of entries of a side that differ from the documents. With `fix` replace them."""
+        for _ in range(_ATTEMPTS):
+            with self._held.still(settled=False), self._cut() as snap:
+                found = side_differences(snap, join, side, self._ranges)
+                wrong = sum(map(len, found))
+                if not fix or not wrong or self._put(snap, join, side, found):
+                    return wrong
+        raise PenstockError(f"join {join!r} could not be repaired while it changed; run this again")
+
+    def _put(self, snap: Snapshot, join: str, side: str, found: Sequence[EntryDifferences]) -> bool:
+        """Replace entries at their partitions; return False if one has applied a production since the snapshot."""
+        places = zip(self._handles, snap.parts, found, strict=True)
+        return all(
+            handle.repair("put_entries", join, side, own.payload(), _taken(part))
+            for handle, part, own in places
+            if len(own)
+        )
+
     def _compared(
         self, name: str, asked: Sequence[bytes] | None, snap: Snapshot, fix: bool, progress: Progress | None
     ) -> tuple[ViewComparison, bool]:
@@ -204,7 +225,7 @@ class PartitionedSite:
         """Replace groups at their partitions; return False if one has applied a production since the snapshot."""
         wholes = [group for group in asked if is_long(stored_key(group))]
         for place, (handle, part) in enumerate(zip(self._handles, snap.parts, strict=True)):
-            taken = [(other, number) for other, (_, number) in part.state.taken.items()]
+            taken = _taken(part)
             if isinstance(view.view.source, View):
                 handle.repair("rows_anew", view.view.source.name)
             for a in range(0, max(len(wrong[place]), 1), STEP):
@@ -229,6 +250,11 @@ class PartitionedSite:
             what = Mended.CONTENT if same and said.what is Mended.RESULT else said.what
             orphans.append(replace(said, new=new, what=what))
         return orphans + others
+
+
+def _taken(part: Snapshot) -> list[tuple[int, int]]:
+    """Return the numbers of the productions that a partition has applied, by sender."""
+    return [(other, number) for other, (_, number) in part.state.taken.items()]
 
 
 def _take_off(snap: Snapshot, view: ViewNode, shadows: Shadows) -> None:

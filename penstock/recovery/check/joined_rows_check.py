@@ -13,7 +13,6 @@ from penstock.mapreduce import Groups, ViewNode, copies, held_db
 from penstock.recovery.check.emission_differences import differing
 from penstock.recovery.oracle.plain_joins import joined, view_documents
 from penstock.recovery.repair.fresh_map import FreshMap
-from penstock.recovery.repair.side_repair import differing_entries
 from penstock.views import Join, SideView, Source, View
 
 __all__ = ["SideCheck", "checked_side", "joined_documents", "joined_emissions", "side_holds"]
@@ -21,10 +20,9 @@ __all__ = ["SideCheck", "checked_side", "joined_documents", "joined_emissions", 
 
 @dataclass(slots=True)
 class SideCheck:
-    """The check of a side: its faults, and the numbers of wrong entries and of holds."""
+    """The check of a side: its faults, and the number of holds."""
 
     faults: list[str]
-    wrong: int = 0
     held: int = 0
 
 
@@ -32,13 +30,13 @@ def checked_side(
     snap: Snapshot, view: SideView, read: Callable[[Reader, str], Iterable[tuple[bytes, bytes]]]
 ) -> SideCheck:
     """Check the index of a side. `read` yields the intact rows of a database, and reports the others."""
-    stored, reader = snap.schema.join(view.join), snap.reader()
-    index = next(own.index for own in stored.sides if own.view.side == view.side)
-    out = SideCheck([f"join {view.join!r}, side {view.side!r}: {fault}" for fault in check_side(index, reader)])
-    out.held = sum(1 for _ in read(reader, held_db(index.number)))
-    if view.side == stored.sides[0].view.side:
-        out.held += sum(1 for _ in stored.limited(reader))  # condition values with too many rows
-    out.wrong = differing_entries(snap, view.join, view.side)
+    out = SideCheck([])
+    for stored, reader in snap.stored_joins(view.join):
+        index = next(own.index for own in stored.sides if own.view.side == view.side)
+        out.faults += [f"join {view.join!r}, side {view.side!r}: {fault}" for fault in check_side(index, reader)]
+        out.held += sum(1 for _ in read(reader, held_db(index.number)))
+        if view.side == stored.sides[0].view.side:
+            out.held += sum(1 for _ in stored.limited(reader))  # condition values with too many rows
     return out
 
 

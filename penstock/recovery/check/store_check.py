@@ -299,12 +299,12 @@ class Check:
         if found.held:
             self._held[view.join] = self._held.get(view.join, 0) + found.held
         self._damaged += found.faults
-        if found.wrong and self._repair.fix:
-            self._repair.step(0, "replace_entries", view.join, view.side)
-            self._anew.append(f"join {view.join!r}, side {view.side!r}, {found.wrong} entries of its index")
-        elif found.wrong:
+        wrong = self._site.compare_side(view.join, view.side, self._repair.fix)
+        if wrong and self._repair.fix:
+            self._anew.append(f"join {view.join!r}, side {view.side!r}, {wrong} entries of its index")
+        elif wrong:
             self._damaged.append(
-                f"join {view.join!r}, side {view.side!r}: {found.wrong} entries of its index differ from the "
+                f"join {view.join!r}, side {view.side!r}: {wrong} entries of its index differ from the "
                 "documents; run `penstock check --fix`"
             )
 

@@ -182,7 +182,8 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
 def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any]) -> list[Any]:
     """Return the documents with these keys; for a chained view, the parent rows in the form that maps see."""
     if isinstance(view.view.source, Join):
-        found = snap.schema.join(view.view.source.name).documents(snap.reader(), set(stored))
+        joins = snap.stored_joins(view.view.source.name)
+        found = {key: row for join, reader in joins for key, row in join.documents(reader, set(stored)).items()}
         return [found[key][1] if key in found else None for key in stored]
     source = snap.schema.views.get(view.view.source.name)
     if source is None:

@@ -24,6 +24,7 @@ from penstock.recovery.repair.join_scan import JoinScan
 from penstock.recovery.repair.repair_errors import RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_steps import STEP, RepairSteps, changes_of, take_step
 from penstock.recovery.repair.scratch_store import folder_store
+from penstock.recovery.repair.side_repair import side_differences
 from penstock.recovery.repair.view_rebuild import Dictionaries, RebuildListener, Shadow, hearing
 from penstock.recovery.repair_report import Repaired
 from penstock.views import App, Join, Progress, Table, View
@@ -92,6 +93,10 @@ class Site(Protocol):
         """Compare a view, or these groups, with its documents' contributions. With `fix` replace the wrong groups."""
         ...
 
+    def compare_side(self, join: str, side: str, fix: bool) -> int:
+        """Return the number of entries of a side that differ from the documents. With `fix` replace them."""
+        ...
+
     def step(self, place: int, do: str, *what: Any) -> tuple[Any, list[Repaired]]:
         """Run a step at one place. Return its result, and its changes at any place."""
         ...
@@ -154,6 +159,14 @@ class OneSite:
         """Open a temporary store, in memory if the tables are small."""
         with self.snapshot() as snap:
             return temporary_store(snap, tables, self.folders)
+
+    def compare_side(self, join: str, side: str, fix: bool) -> int:
+        """Return the number of entries of a side that differ from the documents. With `fix` replace them."""
+        with self.snapshot() as snap:
+            [found] = side_differences(snap, join, side)
+        if found and fix:
+            self.step(0, "replace_entries", join, side)
+        return len(found)
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None

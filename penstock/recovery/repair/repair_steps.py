@@ -22,7 +22,7 @@ from penstock.recovery.repair.emission_repair import repair_emissions, repair_mi
 from penstock.recovery.repair.fresh_map import FreshMap, same_pairs
 from penstock.recovery.repair.group_replacement import GroupReplacement
 from penstock.recovery.repair.remembered_emissions import forget, gone_of, remembered_emission
-from penstock.recovery.repair.side_repair import replace_entries
+from penstock.recovery.repair.side_repair import put_entries, replace_entries
 from penstock.recovery.repair.view_rebuild import Shadow
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Row
@@ -111,6 +111,15 @@ class RepairSteps:
     def replace_entries(self, join: str, side: str) -> None:
         """Replace the entries of a side's index that differ from the documents."""
         self._amend(lambda writer, writes: replace_entries(self._core, writer, join, side, writes))
+
+    def put_entries(self, join: str, side: str, changes: bytes, taken: Sequence[tuple[int, int]]) -> bool:
+        """Change entries of a side's index, unless the partition has applied other productions than `taken`."""
+        with self._lock:
+            self._core.ready()
+            if {other: number for other, (_, number) in self._core.state.taken.items()} != dict(taken):
+                return False
+            self._core.amend(lambda writer, writes: put_entries(self._core, writer, join, side, changes, writes))
+        return True
 
     def refresh_rows(self, view: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Map changed parent rows again, if the view holds them or their remembered emissions differ.
@@ -219,6 +228,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     "forget": RepairSteps.forget,
     "refresh_rows": RepairSteps.refresh_rows,
     "replace_entries": RepairSteps.replace_entries,
+    "put_entries": RepairSteps.put_entries,
     "refresh_documents": RepairSteps.refresh_documents,
     "release": RepairSteps.release,
     "complete": RepairSteps.complete,

@@ -23,7 +23,6 @@ from penstock.recovery.repair.remembered_emissions import gone_of, remembered_em
 from penstock.recovery.repair.repair_errors import NotComplete, RebuildIncomplete, Unreadable
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
-from penstock.recovery.repair.side_repair import differing_entries
 from penstock.recovery.repair_report import Mended, Repaired
 from penstock.views import ABSENT, Progress, Row, Side, View
 
@@ -114,22 +113,19 @@ class Restatement:
             for side in node.sides if node.name == name else ():
                 wrong = self._differing(name, side)
                 if wrong and self.fix:
-                    self.step(0, "replace_entries", name, side.name)
                     self.anew.append(f"join {name!r}, side {side.name!r}, {wrong} entries of its index")
         for view in [view.name for view in self.site.views.values() if view.view.source.name == name]:
             self.view(view, None)
 
     def _differing(self, join: str, side: Side) -> int:
-        """Return the number of wrong entries of a side. If rows of its view are damaged, repair these first."""
+        """Repair the entries of a side. Return the number of wrong ones. Repair damaged rows of its view first."""
         try:
-            with self.site.snapshot() as snap:
-                return differing_entries(snap, join, side.name)
+            return self.site.compare_side(join, side.name, self.fix)
         except StoreDamaged:
             if not (self.fix and isinstance(side.source, View)):
                 raise
         self.view(side.source.name, None)
-        with self.site.snapshot() as snap:
-            return differing_entries(snap, join, side.name)
+        return self.site.compare_side(join, side.name, self.fix)
 
     def joins_of(self, table: str) -> None:
         """Repair the joins that read a table, as wholes: nothing names the rows that one document may have left."""

@@ -1,47 +1,85 @@
 """Compare the index of a side of a join with the documents, and replace the entries that differ.
 
-The entries follow from the documents as the contributions of any field view do, so the scan of documents makes them.
-The documents of a side that is a view are its rows.
+The entries follow from the documents as the contributions of any field view do, so a scan of documents makes them.
+The documents of a side that is a view are its rows. The partition that owns its condition value has an entry. A pair
+that a production in flight names is not compared: the production sets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from penstock.cache import Writer, canonical
 from penstock.core import Core, Snapshot
-from penstock.join import Entries
-from penstock.mapreduce import Writes
+from penstock.join import Entries, EntryChanges, StoredSide, changes_payload, entry_owners, read_changes
+from penstock.mapreduce import KeyRanges, Writes, is_entries
+from penstock.recovery.productions.delayed_productions import delayed
+from penstock.recovery.productions.numbered_productions import numbers_of, owed_back, parts_of
 
-__all__ = ["differing_entries", "replace_entries"]
+__all__ = ["EntryDifferences", "put_entries", "replace_entries", "side_differences"]
 
 Listed = tuple[bytes | None, bytes, bytes]
+_Pairs = set[tuple[bytes | None, bytes]]
 
 
-def differing_entries(snap: Snapshot, join: str, side: str) -> int:
-    """Return the number of entries that only the index has, or only the documents."""
-    missing, extra = _differences(snap, join, side)
-    return sum(map(len, (*missing, *extra)))
+@dataclass(frozen=True, slots=True)
+class EntryDifferences:
+    """The entries that one index lacks, and those that it has and no document of its partition's values."""
+
+    missing: list[Entries]
+    extra: list[Entries]
+
+    def __len__(self) -> int:
+        return sum(map(len, (*self.missing, *self.extra)))
+
+    def payload(self) -> bytes:
+        """Return the changes that mend the index, as a log row has them."""
+        width = next(own.width for own in (*self.missing, *self.extra))
+        minus, plus = (Entries.join([Entries.none(width), *own]) for own in (self.extra, self.missing))
+        return changes_payload(EntryChanges.of(minus, plus))
 
 
 def replace_entries(core: Core, writer: Writer, join: str, side: str, writes: Writes) -> None:
     """Remove entries that the documents don't have, and put those that the index lacks."""
-    node = core.joins.sides[f"{join}:{side}"]
     with Snapshot(core) as snap:  # nothing was written since
-        missing, extra = _differences(snap, join, side)
-    none = Entries.none(len(node.side.projection))
-    node.index.stage(writer, Entries.join([none, *extra]), Entries.join([none, *missing]), writes)
+        [found] = side_differences(snap, join, side)
+    if len(found):
+        put_entries(core, writer, join, side, found.payload(), writes)
+
+
+def put_entries(core: Core, writer: Writer, join: str, side: str, changes: bytes, writes: Writes) -> None:
+    """Change entries of an index as a payload says. The views on the join are repaired afterwards."""
+    node = core.joins.sides[f"{join}:{side}"]
+    own = read_changes(changes, node.index.width)
+    node.index.stage(writer, own.entries.take(own.gone), own.put(), writes)
     writes.changed = True
 
 
-def _differences(snap: Snapshot, join: str, side: str) -> tuple[list[Entries], list[Entries]]:
-    """Return the entries that the index lacks, and those that no document has. All entries are in memory."""
-    own = next(own for own in snap.schema.join(join).sides if own.view.side == side)
-    stored, made = list(own.index.all(snap.reader())), list(_indexed(own.documents.all(snap.reader())))
-    known, wanted = set(_listed(stored)), set(_listed(made))
-    return _only(made, wanted - known), _only(stored, known - wanted)
+def side_differences(snap: Snapshot, join: str, side: str, ranges: KeyRanges | None = None) -> list[EntryDifferences]:
+    """Compare the indexes of a side with the documents, by partition. All entries are in memory."""
+    parts = [(_stored(own.sides, side), reader) for own, reader in snap.stored_joins(join)]
+    made = [list[Entries]() for _ in parts]
+    for home, (own, reader) in enumerate(parts):
+        for entries in _indexed(own.documents.all(reader)):
+            owners = np.zeros(len(entries), np.int64) if ranges is None else entry_owners(entries, ranges, home)
+            for owner in np.unique(owners).tolist():
+                made[owner].append(entries.take(owners == owner))
+    out: list[EntryDifferences] = []
+    for at, (own, reader) in enumerate(parts):
+        waiting = _in_flight(snap, own.index.number, own.index.width, at)
+        stored = list(own.index.all(reader))
+        known, wanted = set(_listed(stored)), set(_listed(made[at]))
+        missing, extra = ({one for one in own if one[:2] not in waiting} for own in (wanted - known, known - wanted))
+        out.append(EntryDifferences(_only(made[at], missing), _only(stored, extra)))
+    return out
+
+
+def _stored(sides: Sequence[StoredSide], name: str) -> StoredSide:
+    return next(own for own in sides if own.view.side == name)
 
 
 def _indexed(parts: Iterator[Entries]) -> Iterator[Entries]:
@@ -49,6 +87,21 @@ def _indexed(parts: Iterator[Entries]) -> Iterator[Entries]:
     for entries in parts:
         null = entries.null()
         yield entries if null is None else entries.take(~null)
+
+
+def _in_flight(snap: Snapshot, number: int, width: int, to: int) -> _Pairs:
+    """Return the pairs of condition value and key that sets on their way to a partition name."""
+    out: _Pairs = set()
+    for of, receiver, _, taken in numbers_of([part.state for part in snap.parts]):
+        if receiver != to:
+            continue
+        sender = snap.parts[of].reader()
+        waiting = [row.parts for row in delayed(sender) if row.receiver == to]
+        for parts in chain(waiting, map(parts_of, owed_back(sender, to, taken))):
+            for part in parts:
+                if part[0] == number and is_entries(part):
+                    out.update((value, key) for value, key, _ in read_changes(part[1], width).entries.listed())
+    return out
 
 
 def _listed(parts: list[Entries]) -> Iterator[Listed]:

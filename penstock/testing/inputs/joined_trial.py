@@ -1,4 +1,4 @@
-"""The apps with joins for the engine's own crash tests; only stores of one partition keep it."""
+"""Apps with joins for the engine's own crash tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.mapreduce import count, max, sum
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords
 from penstock.views import App, field
 
-__all__ = ["joined", "layered"]
+__all__ = ["joined", "joined_early", "layered"]
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
 _LONG = "x" * 450
 
 
 def joined() -> Trial:
-    """Return an app with joins of two tables and of a table with itself; only stores of one partition keep it."""
+    """Return an app with joins of two tables and of a table with itself."""
     app = App("joined")
     orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
     on = {"order.c": "customer.id"}
@@ -82,3 +82,15 @@ def _trial(app: App, keys: tuple[Any, ...]) -> Trial:
         return {"name": name} if choose.random() < 0.8 else {"age": now}
 
     return Trial(app.name, app, lambda: TrialRecords({"orders": order, "customers": customer}, keys=keys))
+
+
+def joined_early() -> Trial:
+    """Return an app with joins, and with views that send early sets to other partitions."""
+    trial = joined()
+    app = trial.app
+    app.table_of("orders").view(
+        "by_c", key="c", value="n", reduce={"sum": sum(), "n": count()}, sources=True, production="weak"
+    )
+    ages = app.table_of("customers").view("greatest_age", key="name", value="age", reduce=max(), production="auto")
+    ages.view("on_ages", key="value", reduce=count())
+    return trial

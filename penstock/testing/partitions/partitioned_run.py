@@ -5,6 +5,7 @@ A run is a function of the plan and the app. `python -m penstock.testing --kind 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -60,7 +61,7 @@ def attempt_partitioned(app: App, plan: PartitionedPlan, totals: Totals) -> Part
 
 
 def partitioned_run_of(
-    seed: int, every: tuple[Trial, ...], production: DeliveryMode = DeliveryMode.STRONG
+    seed: int, every: Sequence[Trial], production: DeliveryMode = DeliveryMode.STRONG
 ) -> tuple[Trial, PartitionedPlan]:
     """Return the app and the plan of a seed, for several partitions. Views on tables use this delivery mode."""
     trial = every[seed % len(every)]

@@ -1,0 +1,72 @@
+"""Bugs planted where entries and joined rows cross between partitions, each with a seed that finds it."""
+
+from __future__ import annotations
+
+from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
+from penstock.testing.run_kinds import PARTITIONED_JOINED
+from tests.harness.planting import Bug
+
+BUGS = [
+    Bug(
+        "a contribution source without the condition value",
+        "join.joined_columns:row_keys",
+        "values[i] if i >= 0 else others[j])",
+        "None)",
+    ),
+    Bug(
+        "a receiver retracts rows by the new projection",
+        "join.side_node:applied_sets",
+        "changed_entries(before, sets.put())",
+        "(sets.put().take(np.zeros(0, np.int64)), sets.put())",
+    ),
+    Bug(
+        "an entry that leaves a condition value stays at its owner",
+        "join.side_node:divided_entries",
+        "minus.take(went == other)",
+        "minus.take(np.zeros(0, np.int64))",
+    ),
+    Bug(
+        "an entry goes to the owner of its key",
+        "join.side_node:entry_owners",
+        "entries.values()",
+        "entries.keys()",
+    ),
+    Bug(
+        "an entry that left is kept here too",
+        "join.side_node:divided_entries",
+        "plus.take(came == home)",
+        "plus",
+    ),
+    Bug(
+        "rows for other partitions are lost if this one has none",
+        "join.joined_view:RowInput.fold",
+        "self._leaving.items()",
+        "(self._leaving.items() if self.own.plus or self.own.deltas else ())",
+    ),
+    Bug(
+        "rows that this partition keeps replace those that came",
+        "join.joined_view:RowInput.fold",
+        "gathered.minus += self.own.minus",
+        "gathered.minus[:] = self.own.minus",
+    ),
+    Bug(
+        "a repair compares an index with the documents of its own partition",
+        "recovery.repair.side_repair:side_differences",
+        "home, (own, reader) in enumerate(parts)",
+        "home, (own, reader) in list(enumerate(parts))[:1]",
+    ),
+]
+
+
+def finds(seed: int) -> PartitionedFailure | None:
+    """Return the failure of a seed, or None."""
+    trial, plan = partitioned_run_of(seed, PARTITIONED_JOINED)
+    try:
+        run_partitioned(trial.app, plan)
+    except PartitionedFailure as failure:
+        return failure
+    return None
+
+
+SEEDS = dict(zip((bug.name for bug in BUGS), (0, 1, 1, 0, 0, 0, 24, 0), strict=True))
+"""By name of a bug, a seed that finds it."""
