@@ -61,16 +61,19 @@ class Told:
         """Return a copy of the state."""
         return Told(dict(self.said), dict(self.seen), set(self.held))
 
-    def tell(self, view: View, docs: Docs, chained: bool, stamps: Stamps) -> None:
-        """Update the view's emissions with changed documents. A held document keeps its former ts."""
+    def tell(self, view: View, docs: Docs, known: dict[Any, Any], chained: bool, stamps: Stamps) -> None:
+        """Update the view's emissions with changed documents, whose identities are known.
+
+        A held document keeps its former ts.
+        """
         for where in self.seen.keys() - docs.keys():
             self.said.pop(where, None)
             self.held.discard(where)
             del self.seen[where]
         for where, (key, doc) in docs.items():
             ts = stamps.get(where)
-            if self.seen.get(where) != identity(doc):
-                self.seen[where] = identity(doc)
+            if self.seen.get(where) != known[where]:
+                self.seen[where] = known[where]
                 try:
                     self.said[where] = Said(key, view.emission(as_seen(view, chained, key, doc)), ts)
                     self.held.discard(where)
@@ -143,7 +146,7 @@ class Model:
             self.tables, self.sources = tables, sources
             raise
         self._settle()
-        changed = {name: _differ(tables[name].content(), self.tables[name].content()) for name in tables}
+        changed = {name: self.tables[name].changed_since(before) for name, before in tables.items()}
         batch.counts = Counts.of(batch.outcomes, held=self._held(changed))
         self.changed = any(changed.values())
 
@@ -161,11 +164,16 @@ class Model:
 
     def _settle(self) -> None:
         """Update every view, parent views first."""
+        inputs: dict[str, tuple[Docs, dict[Any, Any], Stamps]] = {}
         for name, view in self.views.items():
             told = self.told[name] = self.told[name].copy()
             chained = view.source in self.views
-            stamps = {} if chained else self.tables[view.source].stamps()
-            told.tell(view, self.documents_for(view), chained, stamps)
+            if view.source not in inputs:
+                docs = self.documents_for(view)
+                known = {where: identity(doc) for where, (_, doc) in docs.items()}
+                inputs[view.source] = docs, known, {} if chained else self.tables[view.source].stamps()
+            docs, known, stamps = inputs[view.source]
+            told.tell(view, docs, known, chained, stamps)
             self.rows[name] = fold(view, told.said, self.rows[name], told.held)
 
     def _held(self, changed: dict[str, set[Any]]) -> int:
@@ -191,7 +199,3 @@ class Batch:
         """Delete a key."""
         self.outcomes.append(self._model.tables[table].delete(key, ts))
         return self.outcomes[-1]
-
-
-def _differ(one: dict[Any, Any], other: dict[Any, Any]) -> set[Any]:
-    return {where for where in one.keys() | other.keys() if one.get(where) != other.get(where)}

@@ -7,7 +7,6 @@ has the version that wrote it. The last deletion leaves a floor: no field is old
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -53,6 +52,10 @@ class Entry:
     fields: dict[str | None, tuple[Any, Version]] = field(default_factory=dict)
     floor: Version = LOWEST
 
+    def copy(self) -> Entry:
+        """Return a copy of this state. Documents are never changed in place, so both share them."""
+        return Entry(self.key, dict(self.fields), self.floor)
+
     @property
     def content(self) -> Any:
         """The content of this key: values and their ts, without their arrival."""
@@ -88,12 +91,16 @@ class Documents:
     def copy(self) -> Documents:
         """Return a copy of these documents."""
         other = Documents(self.table)
-        other.ts_kind, other.arrival, other.entries = self.ts_kind, self.arrival, deepcopy(self.entries)
+        other.ts_kind, other.arrival = self.ts_kind, self.arrival
+        other.entries = {where: entry.copy() for where, entry in self.entries.items()}
         return other
 
-    def content(self) -> dict[Any, Any]:
-        """Return the content of every key, including deleted ones."""
-        return {where: entry.content for where, entry in self.entries.items()}
+    def changed_since(self, before: Documents) -> set[Any]:
+        """Return the keys whose content differs from that of a former copy, deleted keys included."""
+        mine, old = self.entries, before.entries
+        both = mine.keys() & old.keys()
+        written = {where for where in both if mine[where] != old[where]}
+        return (mine.keys() ^ old.keys()) | {where for where in written if mine[where].content != old[where].content}
 
     def forget(self) -> int:
         """Forget the deletions that are too old. Return their number."""

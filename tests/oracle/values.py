@@ -71,6 +71,8 @@ def _no_constant(name: str) -> Any:
 
 def identity(value: Any) -> Any:
     """Return a hashable value that is equal exactly for equal document values. 1, 1.0 and True are three values."""
+    if isinstance(value, str):
+        return ("text", value)
     if value is None:
         return ("null",)
     if isinstance(value, bool):
@@ -81,8 +83,6 @@ def identity(value: Any) -> Any:
         return ("float", "nan" if math.isnan(value) else struct.pack(">d", value))
     if isinstance(value, Decimal):
         return ("decimal", str(value))
-    if isinstance(value, str):
-        return ("text", value)
     if isinstance(value, bytes):
         return ("bytes", value)
     if isinstance(value, tuple):

@@ -181,15 +181,18 @@ def grouped(told: Mapping[Any, Said], level: int | None = None) -> dict[Any, tup
     """Return the contributions to each group, or to each prefix of `level` parts, in the order of their values."""
     groups: dict[Any, tuple[Any, list[Given]]] = {}
     for where, said in told.items():
-        pairs = sorted(said.emission, key=lambda pair: (rank(pair[0]), place(pair[1])))
+        ranked = [(rank(group), group, value) for group, value in said.emission]
+        if len(ranked) > 1:
+            ranked.sort(key=lambda pair: (pair[0], place(pair[2])))
         seen: Counter[Any] = Counter()
-        for group, value in pairs:
+        for at_group, group, value in ranked:
             name = group if level is None else group[:level] if level else ()
-            one = Given(name, value, said.key, where, seen[rank(group)], said.ts)
-            seen[rank(group)] += 1
-            groups.setdefault(rank(name), (name, []))[1].append(one)
+            one = Given(name, value, said.key, where, seen[at_group], said.ts)
+            seen[at_group] += 1
+            groups.setdefault(at_group if level is None else rank(name), (name, []))[1].append(one)
     for _, given in groups.values():
-        given.sort(key=lambda one: (place(one.value), one.where, one.number))
+        if len(given) > 1:
+            given.sort(key=lambda one: (place(one.value), one.where, one.number))
     return groups
 
 

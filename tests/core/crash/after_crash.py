@@ -85,8 +85,7 @@ def check_puts(path: Path, said: str) -> int:
         assert stored == list(range(len(stored))), "a document is missing before one that is there"
         assert least <= len(stored), f"{least} documents were acknowledged, {len(stored)} are in"
         model = SHOP.model()
-        for number in range(len(stored)):
-            model.put("users", writer.document(number))
+        model.put_many("users", [writer.document(number) for number in range(len(stored))])
         check(engine, model)
         check_recompute(engine, model)
     return len(stored)
