@@ -18,7 +18,7 @@ from zlib import crc32
 
 from penstock.cache import decode_key, encode_entry, encode_key, stored_key
 from penstock.engine import Snapshot, open_engine
-from penstock.mapreduce import FunctionMapper, Groups, ViewNode
+from penstock.mapreduce import FunctionMapper, Groups, Pairs
 from penstock.recovery import (
     JoinEntry,
     RecomputedJoin,
@@ -240,22 +240,34 @@ class JoinTask:
         app = self.work.app.app()
         asked = [view for view in app.views() if view.source is join and view.name in self.work.views]
         with open_engine(app, self.work.path, readonly=True) as engine, engine.snapshot() as snap:
-            [own] = snap.parts
-            mappers = [(FactMapper(own, view, facts), own.schema.view(view.name, own.reader())) for view in asked]
+            views = [_RowMapper(view, [FactMapper(part, view, facts) for part in snap.parts], snap) for view in asked]
             for key, row in selected_rows(join, rows):
                 encoded = encode_entry(key)
-                for mapper, node in mappers:
-                    mapper.tell(key, encoded, row, None, _remembered(own, node, encoded))
+                for view in views:
+                    view.add(key, encoded, row)
                 if facts.full:
                     yield from facts.blobs()
 
 
-def _remembered(snap: Snapshot, node: ViewNode, key: bytes) -> Any:
-    """Return a function for the remembered emission of a joined row, or None for field views."""
-    return partial(_emission, snap, node, key) if isinstance(node.mapper, FunctionMapper) else None
+class _RowMapper:
+    """The mapper of one view on a join. The partition that owns a row has its emission and its hold."""
 
+    def __init__(self, view: View, mappers: list[FactMapper], snap: Snapshot) -> None:
+        self._mappers = mappers
+        self._parts = snap.parts
+        self._nodes = [part.schema.view(view.name, part.reader()) for part in snap.parts]
+        self._remembers = isinstance(self._nodes[0].mapper, FunctionMapper)
 
-def _emission(snap: Snapshot, node: ViewNode, key: bytes) -> Any:
-    groups = Groups()
-    [found] = node.remembered(snap.reader(), groups).emissions([stored_key(key)])
-    return [] if found is None else found.pairs(0, groups)
+    def add(self, key: Any, encoded: bytes, row: Any) -> None:
+        """Add the contributions of a row."""
+        mapper = next((own for own in self._mappers if own.holds(encoded)), self._mappers[0])
+        mapper.tell(key, encoded, row, None, partial(self._emission, encoded) if self._remembers else None)
+
+    def _emission(self, key: bytes) -> Pairs:
+        """Return the remembered emission of a row."""
+        for part, node in zip(self._parts, self._nodes, strict=True):
+            groups = Groups()
+            [found] = node.remembered(part.reader(), groups).emissions([stored_key(key)])
+            if found is not None:
+                return found.pairs(0, groups)
+        return []

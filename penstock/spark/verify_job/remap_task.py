@@ -156,10 +156,14 @@ class FactMapper:
         self._described = [reducer.describe() for reducer in view.reducers]
         self.stamped = any(described["reducer"] in ("first", "last") for described in self._described)
 
+    def holds(self, encoded: bytes) -> bool:
+        """Return True if the view holds the document or row with this key."""
+        return encoded in self._held
+
     def tell(self, key: Any, encoded: bytes, doc: Any, moment: Any, remembered: Callable[[], Any] | None) -> None:
         """Add the contributions of a document or row. `moment` is set if the view is `stamped`."""
         view, facts = self._view, self._facts
-        held = encoded in self._held
+        held = self.holds(encoded)
         try:
             own = [(encode_key(group), value) for group, value in emission(view, key, doc, self._described)]
         except Exception:
