@@ -179,6 +179,8 @@ class App:
     def table_of(self, name: str) -> Table:
         """Return the table of this name. Raise UnknownName, with the nearest name, if there is none."""
         found = self._definitions.get(name) if isinstance(name, str) else None
+        if isinstance(found, Table):
+            return found
         if isinstance(found, View):
             raise UnknownName(name, "table", found.tables[0].name)
         return find(name, "table", {t.name: t for t in self.tables()})
