@@ -105,8 +105,11 @@ class Postgres:
 
 
 @contextmanager
-def server(folder: Path, more: dict[str, str] | None = None) -> Iterator[Postgres]:
-    """Run a server while the block runs. `more` are settings beside those of every server."""
+def server(folder: Path, more: dict[str, str] | None = None, exists: bool = False) -> Iterator[Postgres]:
+    """Run a server while the block runs. `more` are settings beside those of every server.
+
+    With `exists` the folder has the data of a server that was killed.
+    """
     own = programs()
     user = None
     if os.geteuid() == 0:
@@ -114,21 +117,16 @@ def server(folder: Path, more: dict[str, str] | None = None) -> Iterator[Postgre
             user = pwd.getpwnam(_USER)
         except KeyError:
             raise NoPostgres(f"PostgreSQL does not run as root, and there is no user {_USER!r}") from None
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    if user is not None:
-        os.chown(folder, user.pw_uid, user.pw_gid)
     data, port = folder / "data", _free_port()
     as_user: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": folder}
-    made = subprocess.run(
-        [str(own / "initdb"), "-D", str(data), "-U", _USER, "-A", "trust", "--no-locale", "-E", "UTF8"],
-        check=False,
-        **quiet,
-        **as_user,
-    )
-    if made.returncode:
-        raise NoPostgres(f"initdb failed: {made.stderr.decode(errors='replace').strip()}")
+    if not exists:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        _make(own, data, as_user)
+    else:
+        (data / "postmaster.pid").unlink(missing_ok=True)  # the id of a killed server may be in use again
     settings = [part for name, value in (_SETTINGS | (more or {})).items() for part in ("-c", f"{name}={value}")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -146,6 +144,20 @@ def server(folder: Path, more: dict[str, str] | None = None) -> Iterator[Postgre
             process.terminate()
             process.wait()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make(own: Path, data: Path, as_user: dict[str, Any]) -> None:
+    """Make the folder of an empty database."""
+    made = subprocess.run(
+        [str(own / "initdb"), "-D", str(data), "-U", _USER, "-A", "trust", "--no-locale", "-E", "UTF8"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=data.parent,
+        check=False,
+        **as_user,
+    )
+    if made.returncode:
+        raise NoPostgres(f"initdb failed: {made.stderr.decode(errors='replace').strip()}")
 
 
 def _free_port() -> int:

@@ -73,6 +73,15 @@ def moves(docs: int, keys: int) -> Lines:
         yield lines
 
 
+def sized(docs: int, keys: int) -> Lines:
+    """Yield a document of every key, and then upserts."""
+    work = Workload(keys)
+    for _, n in _parts(keys):
+        yield work.every_key(n)
+    for _, n in _parts(docs - keys):
+        yield work.upserts(n)
+
+
 def orders(docs: int, keys: int) -> Lines:
     """Yield nested documents of 1.1 kB."""
     for first, n in _parts(docs):
@@ -123,6 +132,7 @@ MAKERS: dict[str, Callable[[int, int], Lines]] = {
     "heavy": heavy,
     "chain": standard,
     "many": many,
+    "sized": sized,
     "nested": orders,
     "texts": texts,
     "fields": fields,

@@ -101,7 +101,8 @@ class Results:
 
     def add(self, job: Job, docs: int, found: Measured, replace: bool = False) -> None:
         """Add a round to the rows of a job. With `replace` it takes the place of the busiest one, if it is quieter."""
-        figures = {f"{name}": value for name, value in found.measures.items()} or {"": docs / found.seconds}
+        measured = found.documents or docs
+        figures = found.measures or {"": measured / found.seconds}
         for name, value in figures.items():
             measure, _, unit = name.rpartition(", ")
             own = Job(job.workload, f"{job.case}: {measure}" if measure else job.case, *_rest(job))
@@ -119,7 +120,7 @@ class Results:
                         del values[worst]
             row.rates.append(value)
             if not name:
-                row.cpu_rates.append(docs / max(found.cpu, 0.001))
+                row.cpu_rates.append(measured / max(found.cpu, 0.001))
             row.idle.append(found.quiet)
             row.load.append(round(found.load, 2))
         self.save()

@@ -46,8 +46,10 @@ class Run:
         for number in self.workloads:
             workload = WORKLOADS[number]
             for case in workload.cases:
-                for batch in workload.quick if self.quick else workload.batches:
-                    self._alternate(workload, case, batch)
+                sizes = workload.quick if self.quick else workload.batches
+                for batch in (case.batch,) if case.batch else sizes:
+                    if workload.docs_of(case, self.quick):
+                        self._alternate(workload, case, batch)
                 self._wanted.clear()
                 shutil.rmtree(self.folder / "inputs", ignore_errors=True)
 
@@ -64,7 +66,7 @@ class Run:
                 self.results.left_out.pop(system.name, None)
 
     def _jobs(self, workload: Workload, case: Case, batch: int) -> Iterator[Job]:
-        one = workload.quick[0]  # the size for systems without batches of their own
+        one = case.batch or workload.quick[0]  # the size for systems without batches of their own
         for system in self.systems:
             if workload.number in system.workloads and (system.batches or batch == one):
                 for setting in system.settings:
@@ -83,7 +85,8 @@ class Run:
 
     def _docs(self, job: Job) -> int:
         """Return the number of documents of a job."""
-        docs = self.docs or WORKLOADS[job.workload].docs[self.quick]
+        workload = WORKLOADS[job.workload]
+        docs = self.docs or workload.docs_of(workload.case(job.case), self.quick)
         most = next(one.most for one in self.systems if one.name == job.system)
         return docs if most is None else min(docs, most)
 
@@ -93,10 +96,11 @@ class Run:
             return
         self._begin(f"workload {job.workload}, {case.name}, by {job.batch:,}, {label}: {job.system}, {job.setting}")
         docs = self._docs(job)
-        keys = max(2, WORKLOADS[job.workload].keys[self.quick] * docs // WORKLOADS[job.workload].docs[self.quick])
-        given = self.folder / "inputs" / f"{case.name}-{docs}.jsonl"
+        keys = WORKLOADS[job.workload].keys_of(case, self.quick, docs)
+        lines = case.input or case.name
+        given = self.folder / "inputs" / f"{lines}-{docs}-{keys}.jsonl"
         given.parent.mkdir(parents=True, exist_ok=True)
-        inputs.write(case.name, docs, keys, given)
+        inputs.write(lines, docs, keys, given)
         folder = self.folder / "turn"
         try:
             found = measure(job, self._commands[job.system], given, folder, self._expected(job, case, given))
@@ -138,4 +142,5 @@ def _shown(found: Measured, docs: int) -> str:
     mark = f" (busy: {found.quiet:.0%} of the machine)" if found.quiet < QUIET else ""
     if found.measures:
         return ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()) + mark
-    return f"{docs / found.seconds:,.0f}/s, {docs / max(found.cpu, 0.001):,.0f} per CPU second{mark}"
+    n = found.documents or docs
+    return f"{n / found.seconds:,.0f}/s, {n / max(found.cpu, 0.001):,.0f} per CPU second{mark}"

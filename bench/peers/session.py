@@ -48,6 +48,7 @@ class Measured:
     load: float
     version: str
     measures: dict[str, float] = field(default_factory=dict)
+    documents: int | None = None  # of the measured work, if it is a part of the input
 
 
 def measure(job: Job, command: list[str], given: Path, folder: Path, wanted: Callable[[], set[str]]) -> Measured:
@@ -88,7 +89,8 @@ def measure(job: Job, command: list[str], given: Path, folder: Path, wanted: Cal
         after.quiet_since(before),
         os.getloadavg()[0],
         said.pop("version"),
-        said,
+        documents=said.pop("documents", None),
+        measures=said,
     )
 
 

@@ -5,11 +5,12 @@ Drivers import this module inside the environment of their peer, so it needs the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 TABLE = "users"
 TOP = 10
+_CHANGES, _LARGEST_QUICK = 20_000, 1_000_000
 
 
 class How(StrEnum):
@@ -55,6 +56,21 @@ class Case:
     views: tuple[View, ...]
     columns: dict[str, str]
     whole: bool = False  # the whole line is stored beside its columns
+    input: str = ""  # the name of its lines, if another case has the same
+    docs: tuple[int, int] | None = None  # sizes of its own; without documents it is no part of a run
+    keys: tuple[int, int] | None = None
+    measured: int = 0  # the last lines that are measured, after the others filled the store; 0: all
+    rate: int = 0  # documents per second that arrive
+    batch: int = 0  # a batch size of its own
+
+
+class Scenario(StrEnum):
+    """The ways to measure a workload."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+    RESTART = "restart"
+    ADDED_VIEW = "added view"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +84,19 @@ class Workload:
     keys: tuple[int, int] = (200_000, 50_000)
     batches: tuple[int, ...] = (50_000, 10_000, 1_000)
     quick: tuple[int, ...] = (10_000,)
-    kinds: frozenset[str] = field(default_factory=frozenset)
+    scenario: Scenario = Scenario.THROUGHPUT
 
     def case(self, name: str) -> Case:
         """Return the case of this name."""
         return next(case for case in self.cases if case.name == name)
+
+    def docs_of(self, case: Case, quick: bool) -> int:
+        """Return the number of lines of a case."""
+        return (case.docs or self.docs)[quick]
+
+    def keys_of(self, case: Case, quick: bool, docs: int) -> int:
+        """Return the number of keys of a case, in proportion to its lines."""
+        return max(2, (case.keys or self.keys)[quick] * docs // self.docs_of(case, quick))
 
 
 _N = Total("n", How.COUNT)
@@ -85,6 +109,22 @@ def _standard(name: str) -> Case:
     return Case(name, (_BY_NAME, _BY_CITY), _USERS)
 
 
+def _arriving(rate: int) -> Case:
+    """Return the case of documents that arrive at a rate, for four seconds."""
+    docs = 100_000 + 4 * rate, 20_000 + 4 * rate
+    return replace(_standard(f"{rate} per second"), input="standard", docs=docs, measured=4 * rate, rate=rate)
+
+
+def _sized(size: int) -> Case:
+    """Return the case of a number of documents, and of some changes."""
+    both = (size + _CHANGES, size + _CHANGES if size <= _LARGEST_QUICK else 0), (size, size)
+    return replace(_standard(f"{size} documents"), input="sized", docs=both[0], keys=both[1], measured=_CHANGES)
+
+
+_LATER = View("by_amount", ("amount",), (_N,))
+_ADDED = replace(_standard("added"), views=(_BY_NAME, _BY_CITY, _LATER), input="standard", measured=200_000)
+_SINGLE = replace(_standard("single"), input="standard", docs=(52_000, 21_000), measured=1_000, batch=1)
+_GROUPS = Case("groups", (View("by_id", ("id",), (_N, Total("total", How.SUM, "amount"))),), _USERS, input="many")
 _CHOICES = View(
     "choices",
     ("city",),
@@ -135,6 +175,46 @@ WORKLOADS = {
             keys=(10_000_000, 1_000_000),
             batches=(50_000,),
             quick=(50_000,),
+        ),
+        Workload(
+            7,
+            "latency of single documents, with a reader",
+            (_arriving(1_000), _arriving(10_000)),
+            batches=(1_000,),
+            quick=(1_000,),
+            scenario=Scenario.LATENCY,
+        ),
+        Workload(
+            8,
+            "restart after kill -9",
+            (replace(_standard("restart"), input="standard"),),
+            batches=(10_000,),
+            scenario=Scenario.RESTART,
+        ),
+        Workload(
+            9,
+            "a view is added while writing goes on",
+            (_ADDED,),
+            docs=(1_200_000, 400_000),
+            keys=(1_000_000, 200_000),
+            batches=(1_000,),
+            quick=(1_000,),
+            scenario=Scenario.ADDED_VIEW,
+        ),
+        Workload(
+            10,
+            "the cost of a change by the number of documents",
+            tuple(map(_sized, (10_000, 100_000, 1_000_000, 10_000_000))),
+            batches=(1_000,),
+            quick=(1_000,),
+        ),
+        Workload(
+            11,
+            "weak spots: a group per document, and single documents",
+            (_GROUPS, _SINGLE),
+            docs=(1_000_000, 100_000),
+            keys=(1_000_000, 100_000),
+            batches=(10_000,),
         ),
         Workload(
             12,

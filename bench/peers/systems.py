@@ -10,7 +10,7 @@ PENSTOCK = "Penstock"
 _MSGSPEC = "msgspec==0.20.0"
 TWO_VIEWS = frozenset({1, 2, 4, 6})
 """The workloads with the two standard views."""
-ALL = frozenset({1, 2, 3, 4, 5, 6, 12})
+ALL = frozenset(range(1, 13))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
 import penstock as ps
+from bench.peers.drivers.scenarios import main
 from bench.peers.drivers.turn import Turn
 from bench.peers.shapes import TABLE, TOP, Case, How, Total, View
 
@@ -53,54 +55,63 @@ def _reducer(total: Total, parent: View | None) -> Any:
             return ps.distinct(field)
 
 
-def rows(engine: ps.Engine, case: Case) -> Iterator[list[Any]]:
-    """Yield the rows of all views."""
-    with engine.snapshot() as snap:
-        for view in case.views:
-            for key, value in snap.view(view.name).items():
-                group = list(key) if len(view.by) > 1 else [key]
-                yield [view.name, *group, *(value[total.name] for total in view.totals)]
-
-
-def _records(batches: list[list[bytes]]) -> Iterator[list[ps.Record]]:
-    """Yield the batches as records of a spout, with deletes."""
-    decode = msgspec.json.Decoder(_Line).decode
-    offset = 0
-    for lines in batches:
-        out = []
-        for line in lines:
-            found = decode(line)
-            doc = None if found.deleted else line
-            out.append(ps.Record(TABLE, found.id, doc, ts=found.ts if found.deleted else None, offset=offset))
-            offset += 1
-        yield out
-
-
 class _Line(msgspec.Struct):
     id: int
     ts: int
     deleted: bool = False
 
 
-def main() -> None:
-    turn = Turn()
-    batches = turn.batches()
-    deletes = any(b'"deleted"' in line for lines in batches for line in lines)
-    engine = ps.open(app(turn.case), turn.folder / "store")
-    turn.ready()
-    if deletes:
-        offset = 0
-        for records in _records(batches):
-            offset += len(records)
-            engine.ingest(records, source="peers", resume=offset)
-    else:
-        for lines in batches:
-            engine.put_many(TABLE, lines, batch=turn.batch)
-    engine.close()
-    turn.done(version("penstock"))
-    with ps.open(app(turn.case), turn.folder / "store", readonly=True) as engine:
-        turn.write(rows(engine, turn.case))
+class Penstock:
+    """An open store. Batches with deletes are records of a source, others are lines."""
+
+    def __init__(self, turn: Turn, exists: bool) -> None:
+        self.version = version("penstock")
+        self._case, self._folder = turn.case, turn.folder / "store"
+        self._decode = msgspec.json.Decoder(_Line).decode
+        self._engine = ps.open(app(turn.case), self._folder)
+        self._offset = 0
+
+    def write(self, lines: list[bytes]) -> None:
+        if len(lines) == 1:
+            self._engine.put(TABLE, msgspec.json.decode(lines[0]))
+        elif any(b'"deleted"' in line for line in lines):
+            self._ingest(lines)
+        else:
+            self._engine.put_many(TABLE, lines, batch=len(lines))
+
+    def _ingest(self, lines: list[bytes]) -> None:
+        records = []
+        for line in lines:
+            found = self._decode(line)
+            doc, ts = (None, found.ts) if found.deleted else (line, None)
+            records.append(ps.Record(TABLE, found.id, doc, ts=ts, offset=self._offset))
+            self._offset += 1
+        self._engine.ingest(records, source="peers", resume=self._offset)
+
+    def reader(self) -> Callable[[str], Any]:
+        def read(city: str) -> Any:
+            with self._engine.snapshot() as snap:
+                return snap.view("by_city").get(city)
+
+        return read
+
+    def add(self, view: View) -> Callable[[], bool]:
+        """Open the store with an app that has one more view."""
+        self._engine.close()
+        self._case = replace(self._case, views=(*self._case.views, view))
+        self._engine = ps.open(app(self._case), self._folder)
+        return lambda: self._engine.status()["building"] is None
+
+    def rows(self) -> Iterator[list[Any]]:
+        with ps.open(app(self._case), self._folder, readonly=True) as engine, engine.snapshot() as snap:
+            for view in self._case.views:
+                for key, value in snap.view(view.name).items():
+                    group = list(key) if len(view.by) > 1 else [key]
+                    yield [view.name, *group, *(value[total.name] for total in view.totals)]
+
+    def close(self) -> None:
+        self._engine.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(Penstock)

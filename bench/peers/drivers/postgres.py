@@ -7,12 +7,16 @@ upsert. Memory, the log and the fill factor are set so that no checkpoint and no
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import msgspec
 
 from bench.peers.drivers import triggers
+from bench.peers.drivers.scenarios import main
 from bench.peers.drivers.turn import Changes, Turn, columns_of, sum_of
 from bench.peers.shapes import TABLE, Case, View
 from bench.postgres import server
@@ -75,7 +79,6 @@ def prepared(base: Any, case: Case) -> None:
         for statement in _choosing(view):
             base.execute(statement)
     base.execute(f"alter table {TABLE} set (fillfactor = 80)")
-    base.execute(f"create temp table batch (like {TABLE}) on commit delete rows")
 
 
 def _copied(rows: list[list[Any]]) -> bytes:
@@ -84,38 +87,69 @@ def _copied(rows: list[list[Any]]) -> bytes:
     return text.replace("\\", "\\\\").encode() if "\\" in text else text.encode()
 
 
-def write(base: Any, turn: Turn, changes: Changes, lines: list[bytes], decode: Any) -> None:
-    """Commit one batch."""
-    rows, gone = changes.of(lines, map(decode, lines))
-    names = [name for name, _ in columns_of(turn.case)]
-    sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
-    with base.transaction(), base.cursor() as cursor:
-        with cursor.copy("copy batch from stdin") as copy:
-            copy.write(_copied(rows) if rows else b"")
-        cursor.execute(
+class Postgres:
+    """A running server with one connection that writes. A reader and the builder of a view have their own."""
+
+    def __init__(self, turn: Turn, exists: bool) -> None:
+        self._psycopg: Any = importlib.import_module("psycopg")
+        self._case, self._open = turn.case, ExitStack()
+        found = self._open.enter_context(server(turn.folder / "server", _SETTINGS, exists))
+        self.version, self._address = found.version, found.address
+        self._base = self._connection()
+        if not exists:
+            prepared(self._base, turn.case)
+        self._base.execute(f"create temp table batch (like {TABLE}) on commit delete rows")
+        names = [name for name, _ in columns_of(turn.case)]
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+        self._upsert = (
             f"insert into {TABLE} select * from batch on conflict (id) do update set {sets} "
             f"where {TABLE}.ts < excluded.ts"
         )
-        if gone:
-            cursor.execute(f"delete from {TABLE} where id = any(%s)", [gone])
+        self._decode = msgspec.json.Decoder().decode
+        self._changes = Changes(turn.case.columns, turn.case.whole)
 
+    def _connection(self) -> Any:
+        return self._open.enter_context(self._psycopg.connect(self._address, autocommit=True))
 
-def main() -> None:
-    turn = Turn()
-    batches, decode = turn.batches(), msgspec.json.Decoder().decode
-    changes = Changes(turn.case.columns, turn.case.whole)
-    psycopg: Any = importlib.import_module("psycopg")
-    with (
-        server(turn.folder / "server", _SETTINGS) as found,
-        psycopg.connect(found.address, autocommit=True) as base,
-    ):
-        prepared(base, turn.case)
-        turn.ready()
-        for lines in batches:
-            write(base, turn, changes, lines, decode)
-        turn.done(found.version)
-        turn.write(row for view in turn.case.views for row in base.execute(triggers.reading(view, turn.case)))
+    def write(self, lines: list[bytes]) -> None:
+        rows, gone = self._changes.of(lines, map(self._decode, lines))
+        with self._base.transaction(), self._base.cursor() as cursor:
+            if rows:
+                with cursor.copy("copy batch from stdin") as copy:
+                    copy.write(_copied(rows))
+                cursor.execute(self._upsert)
+            if gone:
+                cursor.execute(f"delete from {TABLE} where id = any(%s)", [gone])
+
+    def reader(self) -> Callable[[str], Any]:
+        base = self._connection()
+        return lambda city: base.execute("select * from by_city where city = %s", [city]).fetchone()
+
+    def add(self, view: View) -> Callable[[], bool]:
+        """Fill the table of the view and make its triggers, in one transaction that keeps writers out."""
+        self._case = replace(self._case, views=(*self._case.views, view))
+        base = self._connection()
+
+        def build() -> None:
+            with base.transaction():
+                base.execute(f"lock table {TABLE} in share row exclusive mode")
+                base.execute(triggers.table(view, self._case, _OPTIONS))
+                for statement in _of(view, self._case):
+                    base.execute(statement)
+                base.execute(triggers.filled(view))
+
+        builder = Thread(target=build)
+        builder.start()
+        return lambda: not builder.is_alive()
+
+    def rows(self) -> Iterator[Any]:
+        with self._open:
+            for view in self._case.views:
+                yield from self._base.execute(triggers.reading(view, self._case))
+
+    def close(self) -> None:
+        """Every commit is durable: the server runs on until the rows were read."""
 
 
 if __name__ == "__main__":
-    main()
+    main(Postgres)

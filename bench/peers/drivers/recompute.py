@@ -1,14 +1,18 @@
 """DuckDB: upserts into a table on disk, and a full computation of all views after each batch.
 
-Each batch is a file of JSON lines that DuckDB reads itself. The upsert and the computation are one transaction.
+Each batch is a file of JSON lines that the driver writes and DuckDB reads itself. The upsert and the computation are
+one transaction.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.peers.drivers.scenarios import main
 from bench.peers.drivers.turn import Turn, columns_of, name_of
 from bench.peers.shapes import TABLE, TOP, Case, How, Total, View
 
@@ -54,31 +58,48 @@ def _batch(case: Case, file: Path) -> str:
     return f"select * from ({rows}) qualify row_number() over (partition by id order by ts desc) = 1"
 
 
-def main() -> None:
-    turn = Turn()
-    duckdb: Any = importlib.import_module("duckdb")
-    files = []
-    for number, lines in enumerate(turn.batches()):
-        files.append(turn.folder / f"{number}.jsonl")
-        files[-1].write_bytes(b"\n".join(lines) + b"\n")
-    base = duckdb.connect(str(turn.folder / "base.duckdb"))
-    listed = [f"{name} {_TYPES[kind]}{' primary key' if name == 'id' else ''}" for name, kind in columns_of(turn.case)]
-    base.execute(f"create table {TABLE} ({', '.join(listed)})")
-    turn.ready()
-    for file in files:
-        base.execute("begin")
-        base.execute(f"create or replace temp table batch as {_batch(turn.case, file)}")
-        base.execute(f"delete from {TABLE} where id in (select id from batch where deleted)")
-        base.execute(f"insert or replace into {TABLE} select * exclude (deleted) from batch where deleted is null")
-        for view in turn.case.views:
-            base.execute(f"create or replace table {view.name} as {query(view)}")
-        base.execute("commit")
-    turn.done(duckdb.__version__)
-    turn.write(
-        row for view in turn.case.views for row in base.execute(f"select '{view.name}', * from {view.name}").fetchall()
-    )
-    base.close()
+class Duck:
+    """An open database. A reader has a cursor of the same process."""
+
+    def __init__(self, turn: Turn, exists: bool) -> None:
+        duckdb: Any = importlib.import_module("duckdb")
+        self.version = str(duckdb.__version__)
+        self._case, self._file = turn.case, turn.folder / "batch.jsonl"
+        self._base = duckdb.connect(str(turn.folder / "base.duckdb"))
+        if not exists:
+            columns = columns_of(turn.case)
+            listed = [f"{name} {_TYPES[kind]}{' primary key' if name == 'id' else ''}" for name, kind in columns]
+            self._base.execute(f"create table {TABLE} ({', '.join(listed)})")
+
+    def write(self, lines: list[bytes]) -> None:
+        self._file.write_bytes(b"\n".join(lines) + b"\n")
+        run = self._base.execute
+        run("begin")
+        run(f"create or replace temp table batch as {_batch(self._case, self._file)}")
+        run(f"delete from {TABLE} where id in (select id from batch where deleted)")
+        run(f"insert or replace into {TABLE} select * exclude (deleted) from batch where deleted is null")
+        for view in self._case.views:
+            run(f"create or replace table {view.name} as {query(view)}")
+        run("commit")
+
+    def reader(self) -> Callable[[str], Any]:
+        cursor = self._base.cursor()
+        return lambda city: cursor.execute("select * from by_city where city = ?", [city]).fetchone()
+
+    def add(self, view: View) -> Callable[[], bool]:
+        """Compute one more view from now on."""
+        self._case = replace(self._case, views=(*self._case.views, view))
+        self._base.execute(f"create or replace table {view.name} as {query(view)}")
+        return lambda: True
+
+    def rows(self) -> Iterator[Any]:
+        for view in self._case.views:
+            yield from self._base.execute(f"select '{view.name}', * from {view.name}").fetchall()
+        self._base.close()
+
+    def close(self) -> None:
+        """Every commit is durable: the database stays open until the rows were read."""
 
 
 if __name__ == "__main__":
-    main()
+    main(Duck)

@@ -7,11 +7,14 @@ a table that is computed from an index for each group that the batch touched.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
 from bench.peers.drivers import triggers
+from bench.peers.drivers.scenarios import main
 from bench.peers.drivers.turn import Changes, Turn, columns_of, sum_of
 from bench.peers.shapes import TABLE, Case, View
 
@@ -53,56 +56,81 @@ def _touching(view: View) -> Iterator[str]:
         values = ", ".join(f"{side}.{key}" for key in keys)
         yield (
             f"create trigger touched_{event}_{side} after {event} on {TABLE} begin "
-            f"insert or ignore into touched values ({values}); end"
+            f"insert into touched values ({values}) on conflict do nothing; end"
         )
 
 
-def opened(turn: Turn) -> sqlite3.Connection:
-    """Return an empty database with the tables and triggers of a case."""
-    base = sqlite3.connect(turn.folder / "base.sqlite", isolation_level=None)
-    for statement in (*_SETTINGS, *triggers.tables(turn.case, " without rowid")):
-        base.execute(statement)
-    for view in triggers.kept(turn.case):
-        for statement in _of(view, turn.case):
-            base.execute(statement)
-    for view in triggers.chosen(turn.case):
-        for statement in _touching(view):
-            base.execute(statement)
-    return base
+class Sqlite:
+    """An open database. The thread of a reader has a connection of its own."""
 
-
-def main() -> None:
-    turn = Turn()
-    batches = turn.batches()
-    base, decode = opened(turn), msgspec.json.Decoder().decode
-    changes = Changes(turn.case.columns, turn.case.whole)
-    names = [name for name, _ in columns_of(turn.case)]
-    sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
-    upsert = (
-        f"insert into {TABLE} values ({', '.join('?' * len(names))}) on conflict (id) do update set {sets} "
-        f"where excluded.ts > {TABLE}.ts"
-    )
-    refreshes = [
-        statement
-        for view in triggers.chosen(turn.case)
-        for statement in (
-            triggers.refreshed(view, "select * from touched").replace("string_agg", "group_concat"),
-            "delete from touched",
+    def __init__(self, turn: Turn, exists: bool) -> None:
+        self.version = sqlite3.sqlite_version
+        self._case, self._path = turn.case, turn.folder / "base.sqlite"
+        self._base = self._connection()
+        if not exists:
+            for statement in self._definitions(turn.case):
+                self._base.execute(statement)
+        names = [name for name, _ in columns_of(turn.case)]
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+        self._upsert = (
+            f"insert into {TABLE} values ({', '.join('?' * len(names))}) on conflict (id) do update set {sets} "
+            f"where excluded.ts > {TABLE}.ts"
         )
-    ]
-    turn.ready()
-    for lines in batches:
-        rows, gone = changes.of(lines, map(decode, lines))
-        base.execute("begin")
-        base.executemany(upsert, rows)
-        base.executemany(f"delete from {TABLE} where id = ?", [(key,) for key in gone])
-        for statement in refreshes:
+        self._refreshes = [
+            statement
+            for view in triggers.chosen(turn.case)
+            for statement in (
+                triggers.refreshed(view, "select * from touched").replace("string_agg", "group_concat"),
+                "delete from touched",
+            )
+        ]
+        self._decode = msgspec.json.Decoder().decode
+        self._changes = Changes(turn.case.columns, turn.case.whole)
+
+    def _connection(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        for statement in _SETTINGS:
             base.execute(statement)
-        base.execute("commit")
-    turn.done(sqlite3.sqlite_version)
-    turn.write(row for view in turn.case.views for row in base.execute(triggers.reading(view, turn.case)))
-    base.close()
+        return base
+
+    def _definitions(self, case: Case) -> Iterator[str]:
+        yield from triggers.tables(case, " without rowid")
+        for view in triggers.kept(case):
+            yield from _of(view, case)
+        for view in triggers.chosen(case):
+            yield from _touching(view)
+
+    def write(self, lines: list[bytes]) -> None:
+        rows, gone = self._changes.of(lines, map(self._decode, lines))
+        self._base.execute("begin")
+        self._base.executemany(self._upsert, rows)
+        self._base.executemany(f"delete from {TABLE} where id = ?", [(key,) for key in gone])
+        for statement in self._refreshes:
+            self._base.execute(statement)
+        self._base.execute("commit")
+
+    def reader(self) -> Callable[[str], Any]:
+        base = self._connection()
+        return lambda city: base.execute("select * from by_city where city = ?", [city]).fetchone()
+
+    def add(self, view: View) -> Callable[[], bool]:
+        """Fill the table of the view and make its triggers, in one transaction that keeps writers out."""
+        self._case = replace(self._case, views=(*self._case.views, view))
+        self._base.execute("begin")
+        self._base.execute(triggers.table(view, self._case, " without rowid"))
+        self._base.execute(triggers.filled(view))
+        for statement in _of(view, self._case):
+            self._base.execute(statement)
+        self._base.execute("commit")
+        return lambda: True
+
+    def rows(self) -> Iterator[Any]:
+        for view in self._case.views:
+            yield from self._connection().execute(triggers.reading(view, self._case))
+
+    def close(self) -> None:
+        self._base.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(Sqlite)

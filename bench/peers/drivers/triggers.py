@@ -8,6 +8,7 @@ distinct values are counted by a view on a view.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bench.peers.drivers.turn import columns_of, is_sum, name_of
 from bench.peers.shapes import TABLE, TOP, Case, How, Total, View
@@ -50,23 +51,29 @@ def read_totals(view: View) -> list[Total]:
 
 def tables(case: Case, options: str = "") -> Iterator[str]:
     """Yield the statements that make the tables of a case. `options` are those of the table of a view."""
-    kinds = {name_of(path): kind for path, kind in case.columns.items()}
     listed = [f"{name} {_KINDS[kind]}{' primary key' if name == 'id' else ''}" for name, kind in columns_of(case)]
     yield f"create table {TABLE} ({', '.join(listed)})"
     for view in kept(case):
-        kinds |= {total.name: "int" for total in view.totals}
-        yield _table(view.name, view, list(view.totals), kinds, options)
+        yield table(view, case, options)
     for view in chosen(case):
-        kinds |= {total.name: "text" if total.how is How.TOP else "int" for total in view.totals}
-        yield _table(view.name, view, read_totals(view), kinds, options)
+        yield table(replace(view, totals=tuple(read_totals(view))), case, options)
         field = name_of(read_totals(view)[0].field)
         yield f"create index on_{view.name} on {TABLE} ({', '.join(parts(view))}, {field})"
 
 
-def _table(name: str, view: View, totals: list[Total], kinds: dict[str, str], options: str) -> str:
-    columns = [f"{part} {_KINDS[kinds[part]]}" for part in parts(view)]
-    columns += [f'"{total.name}" {_KINDS[kinds[total.name]]}' for total in totals]
-    return f"create table {name} ({', '.join(columns)}, primary key ({', '.join(parts(view))})){options}"
+def table(view: View, case: Case, options: str) -> str:
+    """Return the statement that makes the table of a view."""
+    kinds = {name_of(path): kind for path, kind in case.columns.items()}
+    columns = [f"{part} {_KINDS[kinds.get(part, 'int')]}" for part in parts(view)]
+    columns += [f'"{total.name}" {_KINDS["text" if total.how is How.TOP else "int"]}' for total in view.totals]
+    return f"create table {view.name} ({', '.join(columns)}, primary key ({', '.join(parts(view))})){options}"
+
+
+def filled(view: View) -> str:
+    """Return the statement that fills the table of a view of counts and sums from its documents."""
+    sums = ", ".join("count(*)" if total.how is How.COUNT else f"sum({total.field})" for total in view.totals)
+    keys = ", ".join(parts(view))
+    return f"insert into {view.name} select {keys}, {sums} from {TABLE} group by {keys}"
 
 
 def parts(view: View) -> list[str]:

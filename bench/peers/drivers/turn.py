@@ -27,8 +27,13 @@ class Turn:
 
     def batches(self) -> list[list[bytes]]:
         """Return the lines of the input in batches."""
+        return cut(self.input.read_bytes().splitlines(), self.batch)
+
+    def parts(self) -> tuple[list[bytes], list[bytes]]:
+        """Return the lines that fill the store, and the lines to be measured."""
         lines = self.input.read_bytes().splitlines()
-        return [lines[a : a + self.batch] for a in range(0, len(lines), self.batch)]
+        n = min(self.case.measured, len(lines) // 2) or len(lines)
+        return lines[:-n], lines[-n:]
 
     def ready(self) -> None:
         """Say that everything is prepared, and wait for the start of the clock."""
@@ -48,6 +53,11 @@ class Turn:
         print(word, flush=True)
         if sys.stdin.readline().strip() != answer:
             raise SystemExit(f"the bench ended before it said {answer!r}")
+
+
+def cut(lines: list[bytes], size: int) -> list[list[bytes]]:
+    """Return lines in batches."""
+    return [lines[a : a + size] for a in range(0, len(lines), size)]
 
 
 def _text(value: Any) -> str:
