@@ -24,6 +24,9 @@ def test_a_store_of_an_earlier_version_opens_without_migration(partitions: int, 
         assert engine.digest() == json.loads((STORED / DIGESTS).read_text("utf-8"))[str(partitions)]
         checked = engine.check()
         assert (checked.wrong, checked.damaged) == ((), ())
+        followed = {change.group: change.new for change in engine.changes() if change.view == "names"}
+        with engine.snapshot() as snap:
+            assert followed == dict(snap.view("names"))
         engine.put("users", document(100, 1))
         with engine.snapshot() as snap:
             assert snap.view("names")[document(100, 1)["name"]] == 15

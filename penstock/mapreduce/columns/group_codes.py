@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ BAD = -3  # the value cannot be a group
 
 _PLAIN = frozenset({str, int, type(None)})
 _FEW = 16  # limit of codes up to which Python is faster than NumPy's fixed cost
+_GROWING = 4  # a column has many new groups if they are more than this part of it
 _COST = 230  # bytes of an entry besides its key, measured with tracemalloc over 1M text groups
 _TUPLE_COST = 100  # further bytes of a tuple of a text and an int, measured likewise
 
@@ -37,7 +38,7 @@ _TUPLE_COST = 100  # further bytes of a tuple of a text and an int, measured lik
 class Groups(dict[Any, int]):
     """The groups of one key, in order of first occurrence."""
 
-    __slots__ = ("_owners", "crcs", "encoded", "nbytes", "order", "stored", "tokens")
+    __slots__ = ("_growing", "_owners", "crcs", "encoded", "nbytes", "order", "stored", "tokens")
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []  # the keys of this dictionary, by code
@@ -47,6 +48,7 @@ class Groups(dict[Any, int]):
         self.encoded: dict[int, bytes] = {}  # of groups too long to be stored whole
         self.nbytes = 0
         self._owners = np.zeros(0, np.int64)
+        self._growing = False  # many values of the last column had no code
 
     def __missing__(self, value: Any) -> int:
         return self._add(value, encode_key(value))
@@ -81,6 +83,21 @@ class Groups(dict[Any, int]):
             return self.code(value)
         except (KeyKind, KeyTooLong):
             return BAD
+
+    def plain_codes(self, values: Iterable[Any], n: int) -> Codes:
+        """Return the codes of a column of n texts, ints or nulls. Raise KeyKind or KeyTooLong like `[]`.
+
+        After a column with many new groups, those of the next one are added together, which costs half as much.
+        Either way they get their codes in order of first occurrence.
+        """
+        before = self.size
+        if self._growing:
+            values = list(values)
+            found = map(self.get, values)
+            self._add_plain(list(dict.fromkeys([value for value, code in zip(values, found) if code is None])))
+        codes = np.fromiter(map(self.__getitem__, values), np.int32, n)
+        self._growing = self.size - before > n // _GROWING
+        return codes
 
     def codes(self, values: list[Any]) -> Codes:
         """Return the codes of a column of any values, BAD for values that cannot be groups."""
@@ -145,14 +162,36 @@ class Groups(dict[Any, int]):
         self.stored.append(key)
         self.tokens.append(token)
         self.crcs.append(crc32c(key))
-        if code == self.order.size:
-            grown = np.zeros(2 * code, np.uint64)
-            grown[:code] = self.order
-            self.order = grown
+        self._reach(code + 1)
         self.order[code] = int.from_bytes(key[:8].ljust(8, b"\0"), "big")
         self.nbytes += len(encoded) + _COST + (_TUPLE_COST if type(token) is tuple else 0)
         self[token] = code
         return code
+
+    def _add_plain(self, values: list[Any]) -> None:
+        """Add texts, ints or null that have no code, like `_add`. Add none if one of them cannot be a group."""
+        try:
+            encoded = list(map(encode_key, values))
+        except (KeyKind, KeyTooLong):
+            return  # they are added one by one up to that value
+        start, keys = self.size, list(map(stored_key, encoded))
+        if keys != encoded:
+            long = zip(range(start, start + len(keys)), keys, encoded, strict=True)
+            self.encoded.update((code, whole) for code, key, whole in long if key != whole)
+        self._reach(start + len(keys))
+        self.order[start : start + len(keys)] = np.array(keys, "S8").view(">u8")
+        self.stored += keys
+        self.tokens += values
+        self.crcs += map(crc32c, keys)
+        self.nbytes += sum(map(len, encoded)) + _COST * len(keys)
+        self.update(zip(values, range(start, start + len(keys)), strict=True))
+
+    def _reach(self, size: int) -> None:
+        """Allocate space for the order of so many groups."""
+        if size > self.order.size:
+            grown = np.zeros(max(size, 2 * self.order.size), np.uint64)
+            grown[: self.order.size] = self.order
+            self.order = grown
 
 
 class TupleGroups:

@@ -88,7 +88,7 @@ def key_lane(value: Any, seed: int) -> tuple[int, int] | None:
 def group_codes(values: Iterable[Any], n: int, groups: Groups, plain: bool) -> Codes:
     """Return the codes of groups. `plain`: all are known to be text, ints or null."""
     if plain:
-        return np.fromiter(map(groups.__getitem__, values), np.int32, n)
+        return groups.plain_codes(values, n)
     return groups.codes(values if isinstance(values, list) else list(values))
 
 

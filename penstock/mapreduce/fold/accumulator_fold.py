@@ -21,7 +21,7 @@ from penstock.cache import Reader, StoreDamaged, Writer, error_text, pack
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups, local_codes
 from penstock.mapreduce.fold.accumulators import Accumulators
-from penstock.mapreduce.fold.feed_rows import FeedChanges, row_results
+from penstock.mapreduce.fold.feed_rows import FeedChanges, packed_columns, row_results
 from penstock.mapreduce.fold.group_deltas import Delta, added
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.fold.small_fold import FewContributions, SmallFold, one_by_one
@@ -127,8 +127,8 @@ class _Accumulated:
             [place, *(None if not s.n else node.codec.payload(s) for s in node.states(change, place))]
             for place in node.odd(change).nonzero()[0].tolist()
         ]
-        lanes = np.concatenate((old, new)).T.astype("<i8").tobytes()
-        return FeedChanges(view, whole, lanes, odd)
+        lanes, width = packed_columns(np.concatenate((old, new)))
+        return FeedChanges(view, whole, lanes, odd, width)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         if self.change.m:

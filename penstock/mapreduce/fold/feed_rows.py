@@ -1,9 +1,10 @@
 """The changes of views in a batch, as stored in the feed: one row of MessagePack per commit.
 
     [changes before, bytes before, [part, …]]      a part, of one view:
-    [number of the view, [group, …], lanes, odd]
+    [number of the view, [group, …], lanes, odd, width]
 
-`lanes` has for each group n and all lanes before, and n and all lanes after, as int64s. If there is no row, n is 0.
+`lanes` has for each group n and all lanes before, and n and all lanes after, as ints of `width` bytes. The width is the
+least that holds them all. A part without a width has ints of 8 bytes. If there is no row, n is 0.
 `odd` has the states beyond lanes: [place, payload of the row before or nil, after or nil]. The two counts cover all
 changes and bytes ever fed. So the difference of two rows is the amount between them.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import ne
+from struct import pack
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +27,8 @@ from penstock.mapreduce.fold.row_format import RowState, same_result
 from penstock.views import ABSENT, Absent
 
 FEED = "feed"
+WIDEST = 8
+_LETTERS = {1: "b", 2: "h", 4: "i", WIDEST: "q"}
 _PLAIN = frozenset((int, str, type(None), Absent))  # equal values of these types are identical
 Odd = list[list[Any]]
 _encode = msgspec.msgpack.Encoder().encode  # all values are ints and bytes
@@ -52,8 +56,31 @@ class FeedChanges:
 
     view: int
     groups: list[bytes]  # encoded
-    lanes: bytes = b""  # a row of "<i8" per group: n and lanes before, n and lanes after
+    lanes: bytes = b""  # a row of ints per group: n and lanes before, n and lanes after
     odd: Odd = field(default_factory=list)
+    width: int = WIDEST
+
+
+def lane_width(least: int, most: int) -> int:
+    """Return the bytes of the narrowest int that holds both.
+
+    >>> lane_width(-128, 127), lane_width(0, 128), lane_width(0, 1 << 40)
+    (1, 2, 8)
+    """
+    size = max((~least if least < 0 else least).bit_length(), (~most if most < 0 else most).bit_length())
+    return 1 if size < 8 else 2 if size < 16 else 4 if size < 32 else WIDEST
+
+
+def packed_columns(columns: NDArray[np.int64]) -> tuple[bytes, int]:
+    """Pack a column of lanes per group. Return the bytes and the width."""
+    width = lane_width(int(columns.min()), int(columns.max())) if columns.size else 1
+    return columns.T.astype(f"<i{width}").tobytes(), width
+
+
+def packed_lanes(lanes: list[int]) -> tuple[bytes, int]:
+    """Pack the lanes of a few groups, one group after the other, like `packed_columns`."""
+    width = lane_width(min(lanes), max(lanes)) if lanes else 1
+    return pack(f"<{len(lanes)}{_LETTERS[width]}", *lanes), width
 
 
 def feed_key(position: int) -> bytes:
@@ -63,7 +90,7 @@ def feed_key(position: int) -> bytes:
 
 def feed_row(key: bytes, parts: Sequence[FeedChanges], changes: int, size: int) -> tuple[bytes, int, int]:
     """Return the row of a commit and the counts after it. `changes` and `size` are the counts before it."""
-    listed = [[p.view, p.groups, p.lanes, p.odd] for p in parts]
+    listed = [[p.view, p.groups, p.lanes, p.odd, p.width] for p in parts]
     row = seal(key, _encode([changes, size, listed]))
     return row, changes + sum(len(p.groups) for p in parts), size + len(row)
 
@@ -91,10 +118,10 @@ def read_feed(
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         position = int.from_bytes(key, "big")
         _, _, parts = unpack(unseal(key, row, FEED))
-        for view, groups, raw, odd in parts:
-            codec = views.get(view)
+        for part in map(_part_of, parts):
+            codec = views.get(part.view)
             if codec is not None:
-                for change in _changes(view, codec, groups, raw, odd):
+                for change in _changes(part, codec):
                     yield position, change
 
 
@@ -129,25 +156,31 @@ def read_result_changes(
     """Yield by position the changes of these views in commits after a position."""
     for key, row in reader.scan(FEED, feed_key(since + 1), stop):
         _, _, parts = unpack(unseal(key, row, FEED))
-        columns = [_result_columns(part[0], views[part[0]], *part[1:]) for part in parts if part[0] in views]
+        columns = [result_changes(_part_of(part), views[part[0]]) for part in parts if part[0] in views]
         yield int.from_bytes(key, "big"), columns
+
+
+def _part_of(part: Sequence[Any]) -> FeedChanges:
+    view, groups, lanes, odd, *width = part
+    return FeedChanges(view, groups, lanes, odd, *width)
 
 
 def result_changes(part: FeedChanges, codec: RowReading) -> ResultChanges:
     """Return the changes of one view by a batch that may not be committed yet."""
-    return _result_columns(part.view, codec, part.groups, part.lanes, part.odd)
-
-
-def _result_columns(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> ResultChanges:
-    m = len(groups)
-    lanes = np.frombuffer(raw, "<i8").reshape(m, -1) if raw else np.zeros((m, 2), np.int64)
+    groups, odd = part.groups, part.odd
+    lanes = _lanes_of(part) if part.lanes else np.zeros((len(groups), 2), np.int64)
     half = lanes.shape[1] // 2
     strange = [place for place, *_ in odd]
     old, new = (row_results(codec, side, strange) for side in (lanes[:, :half], lanes[:, half:]))
     for place, *payloads in odd:
         own = (ABSENT if payload is None else codec.result(codec.state_of(payload)) for payload in payloads)
         old[place], new[place] = own
-    return ResultChanges(view, groups, old, new)
+    return ResultChanges(part.view, groups, old, new)
+
+
+def _lanes_of(part: FeedChanges) -> NDArray[np.int64]:
+    """Return the lanes, a row per group."""
+    return np.frombuffer(part.lanes, f"<i{part.width}").reshape(len(part.groups), -1).astype(np.int64, copy=False)
 
 
 def row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) -> list[Any]:
@@ -164,15 +197,14 @@ def row_results(codec: RowReading, rows: NDArray[np.int64], strange: list[int]) 
     return out
 
 
-def _changes(view: int, codec: RowReading, groups: list[bytes], raw: bytes, odd: Odd) -> Iterator[FeedChange]:
-    strange = {place: (old, new) for place, old, new in odd}
-    width = (len(raw) >> 3) // len(groups) if raw else 0
-    lanes = np.frombuffer(raw, "<i8").reshape(len(groups), width).tolist() if raw else []
-    half = width // 2
-    for place, group in enumerate(groups):
+def _changes(part: FeedChanges, codec: RowReading) -> Iterator[FeedChange]:
+    strange = {place: (old, new) for place, old, new in part.odd}
+    lanes = _lanes_of(part).tolist() if part.lanes else []
+    half = len(lanes[0]) // 2 if lanes else 0
+    for place, group in enumerate(part.groups):
         if place in strange:
             old, new = (None if payload is None else codec.state_of(payload) for payload in strange[place])
         else:
             own = lanes[place]
             old, new = (RowState(part[0], part[1:]) if part[0] else None for part in (own[:half], own[half:]))
-        yield FeedChange(view, group, old, new)
+        yield FeedChange(part.view, group, old, new)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from struct import pack
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.cache import Reader, Writer
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Groups
-from penstock.mapreduce.fold.feed_rows import FeedChanges
+from penstock.mapreduce.fold.feed_rows import FeedChanges, packed_lanes
 from penstock.mapreduce.fold.row_format import RowCodec, RowState
 from penstock.mapreduce.maps.emissions import Contributions, Field, Yielded
 from penstock.views import ABSENT, Accumulator, State, read_fields
@@ -138,7 +137,8 @@ class SmallFoldChanges:
             if own.old_spills is not None or own.new_spills is not None:
                 states = [own.state(before=True), own.state(before=False)]
                 odd.append([place, *(payload(state) if state.n else None for state in states)])
-        return FeedChanges(view, [whole(own.code) for own in self.changed], pack(f"<{len(lanes)}q", *lanes), odd)
+        packed, width = packed_lanes(lanes)
+        return FeedChanges(view, [whole(own.code) for own in self.changed], packed, odd, width)
 
     def stage(self, during: list[Callable[[Writer], None]], after: list[Callable[[], None]]) -> None:
         after.append(self._apply)

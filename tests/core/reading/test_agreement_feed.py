@@ -99,7 +99,7 @@ BUGS = {
         "old != new",
     ),
     "what lanes don't tell is left out": (
-        "mapreduce.fold.feed_rows:_result_columns",
+        "mapreduce.fold.feed_rows:result_changes",
         "for place, *payloads in odd:",
         "for place, *payloads in list[Any]():",
     ),

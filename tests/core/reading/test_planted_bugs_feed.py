@@ -124,13 +124,13 @@ BUGS = [
     ),
     Bug(
         "what no lane holds is told as zeros",
-        "mapreduce.fold.feed_rows:_result_columns",
+        "mapreduce.fold.feed_rows:result_changes",
         "for place, *payloads in odd:",
         "for place, *payloads in ():",
     ),
     Bug(
         "before and after change places",
-        "mapreduce.fold.feed_rows:_result_columns",
+        "mapreduce.fold.feed_rows:result_changes",
         "(lanes[:, :half], lanes[:, half:])",
         "(lanes[:, half:], lanes[:, :half])",
     ),

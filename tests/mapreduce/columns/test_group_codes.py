@@ -137,3 +137,29 @@ def test_bytes_are_counted() -> None:
     groups = Groups()
     groups.codes([f"group {i}" for i in range(1000)])
     assert 200 * 1000 < groups.nbytes < 400 * 1000
+
+
+PLAIN: Any = (
+    st.none() | st.integers() | st.text(max_size=3) | st.sampled_from(["x" * 500, "x" * 500 + "y", "é" * 9, "\0"])
+)
+BAD_TEXT = st.sampled_from(["\ud800", "x" * (1 << 16)])
+
+
+@given(
+    st.lists(st.lists(PLAIN | BAD_TEXT, max_size=12), min_size=2, max_size=4), st.lists(PLAIN, min_size=8, max_size=12)
+)
+def test_groups_added_together_equal_groups_added_one_by_one(columns: list[list[Any]], first: list[Any]) -> None:
+    together, alone = Groups(), Groups()
+    for column in (first, *columns):  # most groups of the first column are new, so those of the next are added together
+        codes: list[list[int] | type] = []
+        for groups, one_by_one in ((together, False), (alone, True)):
+            try:
+                found = map(groups.__getitem__, column) if one_by_one else groups.plain_codes(iter(column), len(column))
+                codes.append(list(map(int, found)))
+            except (KeyKind, KeyTooLong) as error:
+                codes.append(type(error))
+        assert codes[0] == codes[1]
+        assert dict(together) == dict(alone)
+        assert (together.stored, together.tokens, together.crcs) == (alone.stored, alone.tokens, alone.crcs)
+        assert together.order[: alone.size].tolist() == alone.order[: alone.size].tolist()
+        assert (together.encoded, together.nbytes) == (alone.encoded, alone.nbytes)
