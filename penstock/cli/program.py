@@ -27,6 +27,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "delete": CommandEntry(_WRITE, "penstock.cli.commands.records:delete", "Delete documents by key."),
     "post": CommandEntry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
     "run": CommandEntry(_WRITE, "penstock.cli.commands.run:run", "Read records from sources as they arrive."),
+    "serve": CommandEntry(_WRITE, "penstock.cli.commands.serve:serve", "Serve the store over HTTP."),
     "pause": CommandEntry(_WRITE, "penstock.cli.commands.pause:pause", "Pause the sources of `run`."),
     "resume": CommandEntry(_WRITE, "penstock.cli.commands.pause:resume", "Resume the sources of `run`."),
     "backfill": CommandEntry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),

@@ -37,9 +37,11 @@ from penstock.views import Counts, Migrated
 
 __all__ = [
     "COUNTS",
+    "METERS",
     "OPERATIONS",
     "PLAIN",
     "TABLES",
+    "TAKE",
     "Effect",
     "MessageCodec",
     "Operation",

@@ -73,6 +73,11 @@ class RemoteWriter(OperationWriter):
         """Return True if the connection is closed, because the holder ended or did not answer."""
         return self._wire is None
 
+    @property
+    def ended(self) -> bool:
+        """Return True if the holder has ended an idle connection, so a call would find no holder."""
+        return self._wire is None or self._wire.ended
+
     def memory(self) -> dict[str, Any]:
         """Give the memory of the holder, by table and view."""
         return self.call(MEMORY)

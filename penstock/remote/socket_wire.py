@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import stat
 import struct
@@ -93,6 +94,13 @@ class Wire:
         """Stop receiving, and wake a thread that waits for a message. Sending still works."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)
+
+    @property
+    def ended(self) -> bool:
+        """True if an unread message waits, or the other side has ended. An idle connection should have neither."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
 
     def drop(self) -> None:
         """Close this copy of an inherited connection; the parent keeps its own."""

@@ -11,6 +11,7 @@ from penstock.views.answers.changes import (
     position_text,
 )
 from penstock.views.answers.contributions import Contribution, ContributionDocuments, Progress
+from penstock.views.answers.json_forms import group_of_json, group_of_text, json_text, json_value, restored_json
 from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
@@ -156,10 +157,14 @@ __all__ = [
     "fields_read",
     "filtered_of",
     "fingerprint",
+    "group_of_json",
+    "group_of_text",
     "is_accumulator",
     "is_part",
     "is_tree_cell",
     "is_value_cell",
+    "json_text",
+    "json_value",
     "nearest",
     "parse_path",
     "plain_fields",
@@ -167,6 +172,7 @@ __all__ = [
     "reach",
     "read_fields",
     "restating",
+    "restored_json",
     "rows_refused",
     "side_views",
     "sources_of",

@@ -21,6 +21,7 @@ RANK = {
     "engine": 12,
     "spark": 13,
     "testing": 13,
+    "serve": 13,
     "cli": 14,
 }
 

@@ -1,0 +1,242 @@
+"""The first process of a server: it binds the port, and begins and watches the fronts and the holder.
+
+It opens no store and has no threads, so it has little that can fail. Invariants:
+
+- a front that ends is begun again at once, and a holder within seconds. A child that ends right after its begin waits;
+- at the end the holder is the last to go, so every front finishes its writes;
+- a second signal ends all children at once. That is a crash, and loses nothing that was answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from penstock.cache import MissingExtra, PenstockError
+from penstock.serve.child_process import ChildProcess
+from penstock.serve.server_settings import ListenAddress, ServerSettings
+from penstock.views import App
+
+__all__ = ["serve"]
+
+Tell = Callable[[str], object]
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+_ENDS = {signal.SIGTERM, signal.SIGINT}
+_LOOK = 0.2
+_QUICK = 1.0  # seconds after which a child counts as begun; one that ends earlier waits before the next
+_FINISH = 13.0  # seconds for the calls of fronts, after the drain
+_CLOSE = 60.0  # seconds for the holder to close the store
+_log = logging.getLogger("penstock.serve")
+
+
+def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
+    """Serve the store until SIGTERM or SIGINT. Return the exit code."""
+    must_be_installed()
+    from penstock.serve import front_process  # before any fork, so that a child begins at once
+
+    assert front_process, "its children share its modules"
+    sockets = settings.http.bound(1 if settings.in_process else settings.fronts)
+    token = secrets.token_urlsafe(24)
+    address = ListenAddress(settings.http.host, sockets[0].getsockname()[1])
+
+    def ready() -> None:
+        tell(f"HTTP on http://{address}, access token of this run: {token}")
+
+    try:
+        if settings.in_process:
+            return _in_process(app, settings, sockets[0], token, ready)
+        return _FirstProcess(app, settings, sockets, token, ready, tell).run()
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def must_be_installed() -> None:
+    """Raise MissingExtra if a package of the extra `serve` is missing."""
+    for package in ("starlette", "uvicorn", "httptools", "uvloop"):
+        try:
+            __import__(package)
+        except ImportError:
+            raise MissingExtra(package, "serve") from None
+
+
+def _in_process(
+    app: App, settings: ServerSettings, sock: socket.socket, token: str, ready: Callable[[], object]
+) -> int:
+    from penstock.serve.front_process import run_front
+    from penstock.serve.holder_process import open_store
+    from penstock.serve.http.gate import digest_of_token
+    from penstock.serve.store.store_access import LocalAccess
+
+    access = LocalAccess(open_store(app, settings.path))
+    run_front(app, access, settings, sock, digest_of_token(token), ready)
+    return 0
+
+
+class _FirstProcess:
+    """The children of one server."""
+
+    def __init__(
+        self,
+        app: App,
+        settings: ServerSettings,
+        sockets: list[socket.socket],
+        token: str,
+        ready: Callable[[], object],
+        tell: Tell,
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._sockets = sockets
+        self._token = token
+        self._ready = ready
+        self._tell = tell
+        self._children: dict[str, ChildProcess] = {}
+        self._began: dict[str, float] = {}
+        self._due: dict[str, float] = {}  # when a child that ended is begun again
+
+    def run(self) -> int:
+        """Begin all children, and watch them until a signal."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._begin("holder")
+            if self._await_holder():
+                fronts = [f"front {i}" for i in range(len(self._sockets))]
+                for name in fronts:
+                    self._begin(name)
+                if all(self._await_front(name) for name in fronts):
+                    self._ready()
+                    self._watch()
+            return self._end()
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    # -- their beginning
+
+    def _begin(self, name: str) -> None:
+        inherited = [file for child in self._children.values() for file in child.files]
+        work = self._hold if name == "holder" else lambda report: self._front(int(name.split()[1]), report)
+        self._children[name] = ChildProcess.fork(name, work, inherited)
+        self._began[name] = time.monotonic()
+
+    def _hold(self, report: Callable[[dict[str, Any]], None]) -> int:
+        from penstock.serve.holder_process import run_holder
+
+        for sock in self._sockets:
+            sock.close()
+        return run_holder(self._app, self._settings.path, report)
+
+    def _front(self, number: int, report: Callable[[dict[str, Any]], None]) -> int:
+        from penstock.engine import open_engine
+        from penstock.serve.front_process import run_front
+        from penstock.serve.http.gate import digest_of_token
+        from penstock.serve.store.store_access import HolderAccess
+
+        for i, sock in enumerate(self._sockets):
+            if i != number:
+                sock.close()
+        path = self._settings.path
+        access = HolderAccess(open_engine(self._app, path, readonly=True), path)
+        own, token = self._sockets[number], digest_of_token(self._token)
+        run_front(self._app, access, self._settings, own, token, lambda: report({"serves": os.getpid()}))
+        return 0
+
+    def _await_holder(self) -> bool:
+        """Wait until the store is open, here or elsewhere. Return False if a signal ends the wait."""
+        while not self._asked():
+            report = self._children["holder"].report(_LOOK)
+            if report is None:
+                continue
+            if "failed" in report:
+                from penstock.remote import error_of
+
+                raise error_of(report["failed"], "the holder")
+            if not report:
+                raise PenstockError("the holder ended before it opened the store; the lines above say why")
+            if "held" in report:
+                self._tell(f"the store is held by {report['held']}, which gets the writes")
+            return True
+        return False
+
+    def _await_front(self, name: str) -> bool:
+        while not self._asked():
+            report = self._children[name].report(_LOOK)
+            if report is not None:
+                if not report:
+                    raise PenstockError(f"{name} ended before it served; the lines above say why")
+                return True
+        return False
+
+    # -- their watch
+
+    def _watch(self) -> None:
+        """Begin each child again that ends, until a signal."""
+        while not self._asked():
+            self._reap()
+            now = time.monotonic()
+            for name in [name for name, due in self._due.items() if due <= now]:
+                del self._due[name]
+                self._begin(name)
+
+    def _asked(self) -> bool:
+        """Wait a moment for a signal. Return True if it asks for the end."""
+        found = signal.sigtimedwait(_SIGNALS, _LOOK)
+        return found is not None and found.si_signo in _ENDS
+
+    def _reap(self) -> None:
+        for name, code in self._ended():
+            now = time.monotonic()
+            quick = now - self._began[name] < _QUICK
+            self._due[name] = now + _QUICK if quick else now
+            _log.warning("%s ended with %s; it is begun again", name, code)
+
+    def _ended(self) -> list[tuple[str, int]]:
+        """Wait for children that have ended; their names and exit codes."""
+        out: list[tuple[str, int]] = []
+        for name, child in list(self._children.items()):
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                out.append((name, os.waitstatus_to_exitcode(status)))
+                self._children.pop(name).close()
+        return out
+
+    # -- their end
+
+    def _end(self) -> int:
+        """End the fronts, then the holder. A second signal, or a child that doesn't end, kills them."""
+        for sock in self._sockets:
+            sock.close()  # else connections would wait in a queue that no front reads
+        fronts = self._gone([name for name in self._children if name != "holder"], self._settings.drain + _FINISH)
+        holder = fronts and self._gone(["holder"], _CLOSE)
+        self._kill()
+        return 0 if fronts and holder else 1
+
+    def _gone(self, names: list[str], seconds: float) -> bool:
+        """Ask some children to end. Return False if one is still there after so many seconds, or a signal comes."""
+        for name in names:
+            if name in self._children:
+                self._children[name].signal(signal.SIGTERM)
+        until = time.monotonic() + seconds
+        while any(name in self._children for name in names):
+            if self._asked() or time.monotonic() > until:
+                return False
+            self._ended()
+        return True
+
+    def _kill(self) -> None:
+        for child in self._children.values():
+            with suppress(ProcessLookupError):
+                child.signal(signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+            child.close()
+        self._children.clear()

@@ -1,0 +1,103 @@
+"""One front: it serves HTTP on its socket, and stops in order.
+
+After the first SIGTERM it answers 503 at /readyz, waits for load balancers, and then takes no more requests. It ends
+the streams, finishes the calls that run, and closes the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.serve.http.gate import Gate
+from penstock.serve.http.routes import HttpService
+from penstock.serve.server_settings import ServerSettings
+from penstock.serve.store.store_access import StoreAccess
+from penstock.serve.store.store_reading import StoreReading
+from penstock.views import App
+
+__all__ = ["run_front"]
+
+_HEADERS = 10.0  # seconds in which a new connection must send its headers
+_IDLE = 300  # seconds that a connection may wait for its next request
+_FINISH = 10  # seconds for calls under way
+
+
+def run_front(
+    app: App,
+    access: StoreAccess,
+    settings: ServerSettings,
+    sock: socket.socket,
+    token: bytes,
+    started: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then close the store."""
+    store = StoreReading(app, access)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(store, settings, sock, token, started))
+    finally:
+        store.close()
+
+
+async def _serve(
+    store: StoreReading, settings: ServerSettings, sock: socket.socket, token: bytes, started: Callable[[], object]
+) -> None:
+    service = HttpService(store)
+    server = uvicorn.Server(_config(Gate(service.application(), token, _hosts(settings))))
+    serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):  # in place of the handlers of uvicorn
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    started()
+    await asyncio.wait([serving, asyncio.ensure_future(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+    service.stopping = True
+    if not serving.done():
+        await asyncio.sleep(settings.drain)
+    service.events.end()
+    server.should_exit = True
+    await serving
+
+
+def _config(gate: Gate) -> Any:
+    protocol: Any = _protocol
+    return uvicorn.Config(
+        gate,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=_FINISH,
+    )
+
+
+def _protocol(*args: Any, **named: Any) -> Any:
+    """Make the protocol of a connection, which ends if no request begins in time."""
+    made = HttpToolsProtocol(*args, **named)
+
+    def silent() -> None:
+        if made.cycle is None and made.transport is not None:
+            made.transport.close()
+
+    asyncio.get_running_loop().call_later(_HEADERS, silent)
+    return made
+
+
+def _hosts(settings: ServerSettings) -> list[str]:
+    """Return the names by which clients may ask; a web page of another name that points here is refused."""
+    host = settings.http.host
+    return [host, f"[{host}]", "localhost", "127.0.0.1", "[::1]"] if settings.http.is_loopback else []

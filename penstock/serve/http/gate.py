@@ -1,0 +1,119 @@
+"""The gate before all routes: access tokens, known hosts, limits and deadlines.
+
+Invariant: a refused request reads no body and touches no store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from hashlib import sha256
+from typing import Any
+
+from penstock.serve.http.responses import RequestRefused, refused
+
+__all__ = ["Gate", "digest_of_token"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_OPEN = {"/healthz", "/readyz"}  # routes without a token
+_STREAMS = {"/v1/events"}  # routes without a deadline
+_CALLS = 64
+_DEADLINE = 10.0
+_STALLED = 60.0  # seconds after which a client that reads nothing is disconnected
+
+
+def digest_of_token(token: str) -> bytes:
+    """Return the digest of an access token, by which it is compared."""
+    return sha256(token.encode()).digest()
+
+
+class Gate:
+    """The gate of one front; `hosts` are the names of the server, or none if any will do."""
+
+    def __init__(self, inner: Application, token: bytes, hosts: Collection[str], deadline: float = _DEADLINE) -> None:
+        self._inner = inner
+        self._token = token
+        self._hosts = {host.lower() for host in hosts}
+        self._deadline = deadline
+        self.calls = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request, and hand it to its route."""
+        if scope["type"] != "http":
+            return
+        try:
+            self._check(scope)
+        except RequestRefused as error:
+            await refused(error)(scope, receive, send)
+            return
+        if scope["path"] in _STREAMS:
+            await self._inner(scope, receive, _patient(send))
+            return
+        await self._call(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if self._hosts and name.lower() not in self._hosts:
+            raise RequestRefused(421, "unknown host", f"this server is not {name!r}; ask it by its address")
+        if scope["path"] not in _OPEN and not self._is_known(headers):
+            raise RequestRefused(
+                401,
+                "no access token",
+                "the access token is missing or unknown; send the header `authorization: Bearer TOKEN`",
+                {"www-authenticate": "Bearer"},
+            )
+
+    def _is_known(self, headers: dict[bytes, str]) -> bool:
+        kind, _, given = headers.get(b"authorization", "").partition(" ")
+        return kind.lower() == "bearer" and hmac.compare_digest(digest_of_token(given.strip()), self._token)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one call within its deadline, unless too many run."""
+        if self.calls >= _CALLS and scope["path"] not in _OPEN:
+            busy = RequestRefused(429, "busy", f"{_CALLS} calls run already", {"retry-after": "1"})
+            await refused(busy)(scope, receive, send)
+            return
+        began = False
+
+        async def noted(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        clock = asyncio.get_running_loop().time
+
+        async def received() -> Message:
+            limit.reschedule(None)  # a body has a limit of its own
+            message = await receive()
+            limit.reschedule(clock() + self._deadline)
+            return message
+
+        self.calls += 1
+        try:
+            async with asyncio.timeout(self._deadline) as limit:
+                await self._inner(scope, received, noted)
+        except TimeoutError:
+            if began:
+                raise
+            late = f"no answer within {self._deadline:g} s; a write may be done or not, and may be repeated"
+            await refused(RequestRefused(504, "deadline", late))(scope, receive, send)
+        finally:
+            self.calls -= 1
+
+
+def _patient(send: Send) -> Send:
+    """Return a `send` that ends the connection of a client that reads nothing for a minute."""
+
+    async def patient(message: Message) -> None:
+        async with asyncio.timeout(_STALLED):
+            await send(message)
+
+    return patient

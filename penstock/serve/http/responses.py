@@ -1,0 +1,108 @@
+"""Responses in JSON, and the status code of each error.
+
+Invariant: a fault of the request is 4xx, and a repeated request can't succeed. After 429 and 503 a repeated request may
+succeed; `retry-after` says when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.cache import (
+    ArgumentKind,
+    BatchRejected,
+    DefinitionChanged,
+    DefinitionError,
+    KeyKind,
+    KeyTooLong,
+    PenstockError,
+    RecordError,
+    StoreDamaged,
+    StoreFull,
+    StoreMissing,
+    UnknownName,
+    ValueKind,
+)
+from penstock.serve.store.store_access import UNAVAILABLE
+from penstock.views import Position, PositionAhead, PositionExpired, json_text
+
+__all__ = [
+    "JSON",
+    "RequestRefused",
+    "error_response",
+    "json_response",
+    "position_json",
+    "refused",
+    "rejections_json",
+    "unchanged",
+]
+
+JSON = "application/json"
+_AGAIN = {"retry-after": "1"}
+_STATUS: list[tuple[type[PenstockError] | tuple[type[PenstockError], ...], int, str]] = [
+    (UnknownName, 404, "unknown name"),
+    ((ArgumentKind, BatchRejected, DefinitionError, KeyKind, KeyTooLong, RecordError, ValueKind), 400, "bad request"),
+    (PositionAhead, 400, "position not reached"),
+    (PositionExpired, 410, "position expired"),
+    (DefinitionChanged, 409, "app and store differ"),
+    (StoreFull, 429, "store full"),
+    ((*UNAVAILABLE, StoreMissing), 503, "unavailable"),
+    (StoreDamaged, 500, "store damaged"),
+    (PenstockError, 409, "refused"),
+]
+
+
+class RequestRefused(Exception):
+    """A request that ends with a status of its own."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = dict(headers or {})
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a value as JSON."""
+    return Response(json_text(value) + "\n", status, headers, JSON)
+
+
+def refused(error: RequestRefused) -> Response:
+    """Return the response of a refused request."""
+    return json_response({"error": {"code": error.code, "message": str(error)}}, error.status, error.headers)
+
+
+def error_response(error: PenstockError) -> Response:
+    """Return the response for an error of the store."""
+    status, code = next((status, code) for kinds, status, code in _STATUS if isinstance(error, kinds))
+    body: dict[str, Any] = {"code": code, "message": str(error)}
+    if isinstance(error, BatchRejected):
+        body["rejections"] = rejections_json(error.rejections)
+    if isinstance(error, PositionExpired):
+        body["oldest"] = position_json(error.oldest)
+    if isinstance(error, UnknownName) and error.nearest is not None:
+        body["nearest"] = error.nearest
+    return json_response({"error": body}, status, _AGAIN if status in (429, 503) else None)
+
+
+def position_json(position: Position) -> Any:
+    """Return a position as JSON has it: a number, or a list of them."""
+    return position if isinstance(position, int) else list(position)
+
+
+def rejections_json(rejections: Sequence[Any]) -> list[dict[str, str]]:
+    """Return rejections as maps."""
+    return [{"table": own.table, "place": own.where, "reason": own.reason} for own in rejections]
+
+
+def unchanged(request: Request, name: str, position: Position) -> Response | dict[str, str]:
+    """Return 304 if the client has the state at this position already; else the headers of the answer."""
+    tag = f'"{name}@{json_text(position_json(position)).replace(" ", "")}"'
+    given = request.headers.get("if-none-match", "")
+    if tag in (own.strip() for own in given.split(", ")):
+        return Response(status_code=304, headers={"etag": tag})
+    return {"etag": tag}

@@ -1,0 +1,98 @@
+"""All routes of the HTTP API, as one table for the server, the documentation of the API, and the tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from penstock.cache import PenstockError
+from penstock.serve.http.event_stream import EventStreams
+from penstock.serve.http.openapi import description_of
+from penstock.serve.http.parameters import known
+from penstock.serve.http.responses import RequestRefused, error_response, json_response, refused
+from penstock.serve.http.table_routes import TableRoutes
+from penstock.serve.http.view_routes import ViewRoutes
+from penstock.serve.store.store_reading import StoreReading
+
+__all__ = ["HttpService"]
+
+_log = logging.getLogger("penstock.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+
+
+class HttpService:
+    """The routes of one front over its store."""
+
+    def __init__(self, store: StoreReading) -> None:
+        self.store = store
+        self.stopping = False
+        """True while the server drains: /readyz tells load balancers to send no more requests."""
+        self.events = EventStreams(store)
+        tables, views = TableRoutes(store), ViewRoutes(store)
+        self.routes = [
+            _Route("GET", "/v1/status", self._status),
+            _Route("GET", "/v1/tables/{name}", tables.get),
+            _Route("POST", "/v1/tables/{name}", tables.post),
+            _Route("DELETE", "/v1/tables/{name}", tables.delete),
+            _Route("GET", "/v1/views/{name}", views.get),
+            _Route("GET", "/v1/views/{name}/rows", views.rows),
+            _Route("GET", "/v1/views/{name}/why", views.why),
+            _Route("GET", "/v1/events", self.events.get),
+            _Route("GET", "/healthz", self._health),
+            _Route("GET", "/readyz", self._ready),
+            _Route("GET", "/openapi.json", self._openapi),
+        ]
+
+    def application(self) -> Starlette:
+        """Return the ASGI application."""
+        handlers: dict[Any, Any] = {
+            RequestRefused: lambda _, error: refused(error),
+            PenstockError: lambda _, error: error_response(error),
+            HTTPException: _unknown,
+            Exception: _failed,
+        }
+        routes = [Route(own.path, own.handler, methods=[own.method]) for own in self.routes]
+        return Starlette(routes=routes, exception_handlers=handlers)
+
+    async def _status(self, request: Request) -> Response:
+        known(request)
+        return json_response(await self.store.read(self.store.reader.status))
+
+    async def _health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _ready(self, request: Request) -> Response:
+        trouble = "the server is stopping" if self.stopping else await self.store.trouble()
+        if trouble is not None:
+            return PlainTextResponse(f"{trouble}\n", 503, {"retry-after": "1"})
+        return PlainTextResponse("ready\n")
+
+    async def _openapi(self, request: Request) -> Response:
+        known(request)
+        return json_response(description_of())
+
+
+async def _unknown(request: Request, error: HTTPException) -> Response:
+    """Answer a path or method that no route has."""
+    text = f"there is no {request.method} {request.url.path}; /openapi.json lists all routes"
+    return refused(RequestRefused(error.status_code, "no route", text, error.headers))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answer a fault of this package."""
+    _log.error("%s %s failed", request.method, request.scope["route"].path if "route" in request.scope else "?")
+    return refused(RequestRefused(500, "fault", "this is a fault of penstock itself; the server's log has the details"))

@@ -1,0 +1,60 @@
+"""The store as routes use it: snapshots on the event loop, long reads and writes in threads.
+
+Invariant: only single reads of a snapshot run on the event loop. Nothing there waits for another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from penstock.engine import Engine, Snapshot
+from penstock.remote import Operation
+from penstock.serve.store.store_access import StoreAccess
+from penstock.views import App
+
+__all__ = ["StoreReading"]
+
+A = TypeVar("A")
+_WRITERS = 8  # connections to the holder
+_READERS = 4
+
+
+class StoreReading:
+    """The store of one front."""
+
+    def __init__(self, app: App, access: StoreAccess) -> None:
+        self.app = app
+        self.access = access
+        self._writers = ThreadPoolExecutor(_WRITERS, "penstock-write")
+        self._readers = ThreadPoolExecutor(_READERS, "penstock-read")
+
+    @property
+    def reader(self) -> Engine:
+        """The engine that makes snapshots."""
+        return self.access.reader
+
+    def snapshot(self) -> Snapshot:
+        """Make a snapshot that shows every answered write."""
+        return self.access.reader.snapshot()
+
+    async def write(self, operation: Operation[A], **arguments: Any) -> A:
+        """Have the holder perform an operation, in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writers, lambda: self.access.call(operation, **arguments))
+
+    async def read(self, work: Callable[[], A]) -> A:
+        """Do a long read in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def trouble(self) -> str | None:
+        """Return why no write is possible at present."""
+        return await self.read(self.access.trouble)
+
+    def close(self) -> None:
+        """Wait for the threads, and release the store."""
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self.access.close()

@@ -1,0 +1,141 @@
+"""A real server: its processes end and begin again, and no answered write is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from tests.serve.serving import APP, RunningServer, put
+from tests.waiting import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def until(server: RunningServer, path: str, status: int) -> None:
+    """Ask until the status comes."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        try:
+            if server.ask("GET", path).status == status:
+                return
+        except OSError:
+            pass  # the connection went with its front
+        pause.wait(0.02)
+    raise AssertionError(f"{path} never had the status {status}")
+
+
+def test_a_front_and_the_holder_begin_again(tmp_path: Path) -> None:
+    with RunningServer(tmp_path) as server:
+        assert put(server, {"id": 1, "ts": 1, "country": "NO"}).json["applied"] == 1
+        first = server.children()
+        os.kill(first["front"], signal.SIGKILL)
+        until(server, "/readyz", 200)
+        assert server.children()["front"] != first["front"]
+        os.kill(first["holder"], signal.SIGKILL)
+        until(server, "/readyz", 200)
+        assert put(server, {"id": 2, "ts": 1, "country": "NO"}).json["applied"] == 1
+        assert server.ask("GET", "/v1/views/revenue?group=NO").json["value"]["n"] == 2
+        children = server.children()
+        assert children["holder"] != first["holder"]
+        server.process.kill()
+        server.process.wait()
+        for pid in children.values():
+            wait_gone(pid)
+    assert "is begun again" in server.errors
+
+
+def wait_gone(pid: int) -> None:
+    """Wait until a process has ended. Its parent has ended, so the process that adopted it reaps it."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"process {pid} did not end with its parent")
+
+
+@pytest.mark.parametrize("options", [("--in-process",), ("--fronts", "2")])
+def test_a_stop_under_load_loses_no_answered_write(tmp_path: Path, options: tuple[str, ...]) -> None:
+    answered: list[int] = []
+
+    def write(server: RunningServer, first: int) -> None:
+        connection = server.connection()
+        try:
+            for key in range(first, first + 100_000):
+                body = json.dumps({"id": key, "ts": 1, "country": "NO"})
+                connection.request("POST", "/v1/tables/orders", body, {"authorization": f"Bearer {server.token}"})
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != 200:
+                    return
+                answered.append(key)
+        except OSError:
+            return
+        finally:
+            connection.close()
+
+    with RunningServer(tmp_path, *options) as server:
+        stream = server.connection()
+        stream.request("GET", "/v1/events", headers={"authorization": f"Bearer {server.token}"})
+        events = stream.getresponse()
+        assert events.readline() == b": open\n"
+        writers = [threading.Thread(target=write, args=(server, i * 100_000)) for i in range(3)]
+        for writer in writers:
+            writer.start()
+        while events.readline()[:4] != b"data":
+            pass
+        assert server.stop() == 0, server.errors
+        for writer in writers:
+            writer.join()
+        assert b"data" in events.read() or answered
+        stream.close()
+    assert answered
+    scope: dict[str, ps.App] = {}
+    exec(APP, scope)
+    with ps.open(scope["app"], tmp_path / "penstock-state", readonly=True) as engine, engine.snapshot() as snap:
+        assert [key for key in answered if key not in snap.table("orders")] == []
+
+
+def test_writes_go_to_a_holder_that_runs_already(tmp_path: Path) -> None:
+    scope: dict[str, ps.App] = {}
+    exec(APP, scope)
+    with ps.open(scope["app"], tmp_path / "penstock-state") as engine, RunningServer(tmp_path) as server:
+        assert put(server, {"id": 1, "ts": 1, "country": "NO"}).json["applied"] == 1
+        assert engine.meters.tables["orders"].applied == 1
+        engine.close()
+        until(server, "/readyz", 200)
+        assert put(server, {"id": 2, "ts": 1, "country": "NO"}).json["applied"] == 1
+        assert server.stop(signal.SIGINT) == 0
+
+
+def refused(folder: Path, *options: str) -> tuple[int, str]:
+    (folder / "app.py").write_text(APP)
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "serve", *options],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_store_that_another_app_made_is_refused_by_name(tmp_path: Path) -> None:
+    with ps.open(ps.App("other"), tmp_path / "penstock-state"):
+        pass
+    code, text = refused(tmp_path, "--http", "127.0.0.1:0")
+    assert (code, "Traceback" in text) == (3, False), text
+    assert "other" in text
