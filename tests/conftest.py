@@ -11,6 +11,8 @@ import compileall
 import os
 import re
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import closing
+from tests.waiting import PATIENCE
 
 # A shell starts background jobs with SIGINT ignored, and their children inherit that. Tests interrupt children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,8 +44,20 @@ def store_path(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-_ONE_PROCESS = ("kafka", "spark")  # folders
+_ONE_PROCESS = ("kafka", "spark")  # folders, whose clients keep threads for all their files
 _TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def threads_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a file whose threads outlive it. Otherwise a test of another file that counts threads fails by chance."""
+    before = set(threading.enumerate())
+    yield
+    started = set(threading.enumerate()) - before
+    if request.path.relative_to(_TESTS).parts[0] not in _ONE_PROCESS:
+        for thread in started:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), f"{request.path} leaves the thread {thread.name}, of {len(started)} threads"
 
 
 def pytest_configure(config: pytest.Config) -> None:

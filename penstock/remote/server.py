@@ -66,13 +66,15 @@ class Server:
         self._closed = False
         self._wires: dict[Wire, threading.Thread] = {}
         self._under_way: set[_Work] = set()
-        self._beating = False
+        self._beating: threading.Thread | None = None
+        self._ended = threading.Event()  # no operation is under way, and none comes
         self._end = weakref.finalize(engine, self._stop)
         _serving.add(self)
-        threading.Thread(target=self._accept, name="penstock-holder", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="penstock-holder", daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
-        """Accept no more work, and wait for the operations under way. A second call does nothing."""
+        """Accept no more work, and wait for the operations under way and all threads. A second call does nothing."""
         self._end()
         if self._pid != os.getpid():
             return
@@ -83,6 +85,10 @@ class Server:
             thread.join(max(0.0, until - time.monotonic()))
         for wire in busy:
             wire.close()
+        self._ended.set()
+        for ending in (self._accepting, self._beating):
+            if ending is not None:
+                ending.join(_FINISH)
 
     def _stop(self) -> None:
         """Remove the socket, and end idle connections."""
@@ -119,18 +125,16 @@ class Server:
                     return
                 self._wires[wire] = thread
                 thread.start()
-                if not self._beating:
-                    self._beating = True
-                    threading.Thread(target=self._beat, name="penstock-beating", daemon=True).start()
+                if self._beating is None:
+                    self._beating = threading.Thread(target=self._beat, name="penstock-beating", daemon=True)
+                    self._beating.start()
 
     def _beat(self) -> None:
         """Send beats for operations under way, until there are no connections."""
-        pause = threading.Event()
-        while True:
-            pause.wait(BEAT)
+        while not self._ended.wait(BEAT):
             with self._lock:
                 if not self._wires:
-                    self._beating = False
+                    self._beating = None
                     return
                 under_way = list(self._under_way)
             for work in under_way:

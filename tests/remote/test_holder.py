@@ -68,6 +68,14 @@ def work(to: StoreWriter) -> list[Counts]:
     return out
 
 
+def test_a_close_ends_the_threads_that_serve_others(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with ps.open(shop(), tmp_path) as engine, writer(tmp_path, shop()) as client:
+        client.put("users", DOCS[0])
+        engine.close()
+        assert set(threading.enumerate()) <= before
+
+
 def test_what_is_handed_over_is_done_as_here(tmp_path: Path) -> None:
     with writer(tmp_path / "here", shop()) as local, ps.open(shop(), tmp_path / "there") as engine:
         assert local.holder is None
