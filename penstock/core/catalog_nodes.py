@@ -11,7 +11,7 @@ from itertools import chain
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog
 from penstock.core.metadata.store_state import StateRow
-from penstock.gateway import RowSideDocuments, TableNode, TableSideDocuments, moved_lines_db
+from penstock.gateway import KeySide, RowSideDocuments, TableNode, TableSideDocuments, moved_lines_db
 from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideDocuments, SideNode
 from penstock.mapreduce import (
     FunctionMapper,
@@ -53,6 +53,10 @@ class NodeMaker:
         ]
         node = TableNode(table, number, views, log, spaces, self.seed)
         node.ts_kind = self.kinds.get(table.name)
+        for view in views:
+            if isinstance(view, SideNode) and view.side.by_key:
+                documents = TableSideDocuments(view.side, view.number, table, number, self.seed)
+                view.look_up = KeySide(node, view.side, documents).find
         return node
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
@@ -64,6 +68,9 @@ class NodeMaker:
             views = [node for node in self._views_on(reader, join, None, known) if isinstance(node, JoinedViewNode)]
             own = [sides[view.name] for view in side_views(join)]
             documents = [side_documents(node.side, self.numbers, self.seed) for node in own]
+            for node, rows in zip(own, documents, strict=True):
+                if isinstance(node.side.source, View):
+                    node.look_up = rows.find  # the rows of a view are not written yet
             out.append(JoinNode(join, self.numbers[join.name], own, documents, views))
         return JoinNodes(out)
 

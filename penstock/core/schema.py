@@ -93,7 +93,7 @@ class Schema:
         sides = [
             StoredSide(
                 side,
-                SideIndex(numbers[side.name], len(side.projection)),
+                None if side.by_key else SideIndex(numbers[side.name], len(side.projection)),
                 side_documents(side, numbers, self.catalog.seed),
             )
             for side in side_views(join)

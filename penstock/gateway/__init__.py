@@ -22,6 +22,7 @@ from penstock.gateway.lines.tombstone_limit import forgettable
 from penstock.gateway.refill_repeats import carry_repeats, record_repeats, repeated_db, repeated_keys
 from penstock.gateway.refresh.held_documents import refresh_view, rest
 from penstock.gateway.refresh.table_refresh import refresh_documents
+from penstock.gateway.sides.key_side import KeySide
 from penstock.gateway.sides.side_documents import TableSideDocuments
 from penstock.gateway.sides.side_rows import RowSideDocuments
 from penstock.gateway.supersession import superseded
@@ -43,6 +44,7 @@ __all__ = [
     "Form",
     "GenerationScan",
     "IntakeReport",
+    "KeySide",
     "LineBlock",
     "Outcome",
     "PartitionedTable",

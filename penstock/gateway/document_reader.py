@@ -179,7 +179,11 @@ class TableReader(TableReading):
             i, why = next(iter(refused.items()))
             encode_key(wanted[i])  # raises the reason, except for null
             raise KeyKind(wanted[i], why)
-        out: list[bytes | None] = [None] * len(wanted)
+        return self.lines_at(k0, k1)
+
+    def lines_at(self, k0: Lane, k1: Lane | None) -> list[bytes | None]:
+        """Return the stored lines of keys given by their lanes; None for a key without a document."""
+        out: list[bytes | None] = [None] * int(k0.size)
         found, records = self._find(k0, k1)
         at = found.nonzero()[0]
         with self._naming():

@@ -122,7 +122,8 @@ class SlotColumn:
         """Return the values of these slots."""
         objs: dict[int, Any] = {}
         if self.objs:
-            objs = {i: self.objs[s] for i, s in enumerate(slots.tolist()) if s in self.objs}
+            found = enumerate(map(self.objs.get, slots.tolist()))
+            objs = {i: value for i, value in found if value is not None}
         return Column(self.lane[slots].astype(np.int64), None if self.kind is None else self.kind[slots], objs)
 
     def cost(self) -> int:

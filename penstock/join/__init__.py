@@ -16,9 +16,9 @@ from penstock.join.joined_rows import (
 from penstock.join.joined_view import JoinedViewNode
 from penstock.join.product import BLOCK
 from penstock.join.side_check import check_side, side_digest
-from penstock.join.side_entries import Entries, Positions
+from penstock.join.side_entries import Entries, Ints, Positions
 from penstock.join.side_index import SideIndex, SideKept, side_dbs
-from penstock.join.side_node import SideNode, entry_owners
+from penstock.join.side_node import KeySideKept, LookUp, SideNode, entry_owners
 from penstock.join.sorted_runs import EntryChanges, changed_entries
 from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
 
@@ -30,14 +30,17 @@ __all__ = [
     "Entries",
     "EntryChanges",
     "How",
+    "Ints",
     "JoinChange",
     "JoinNode",
     "JoinNodes",
     "JoinedRows",
     "JoinedViewNode",
     "KeptEntries",
+    "KeySideKept",
     "LimitHold",
     "LimitedValue",
+    "LookUp",
     "Positions",
     "SideChange",
     "SideDocuments",

@@ -49,7 +49,8 @@ class JoinNode:
 
     def nbytes(self) -> int:
         """Estimate the bytes in use."""
-        return sum(side.index.nbytes for side in self.sides) + sum(view.nbytes(spaces=True) for view in self.views)
+        indexes = [side.index for side in self.sides if side.index is not None]
+        return sum(index.nbytes for index in indexes) + sum(view.nbytes(spaces=True) for view in self.views)
 
     def run(self, reader: Reader, writes: Writes) -> None:
         """Send the views the rows that a transaction takes and adds, and change the side indexes."""
@@ -60,9 +61,7 @@ class JoinNode:
         change = JoinChange(left, right, How(self.join.how), self.join.limit)
         self._send(reader, change, writes)
         for side, entries in zip(self.sides, (left, right), strict=True):
-            if len(entries.minus) or len(entries.plus):
-                side.index.stage(reader, entries.minus, entries.plus, writes)
-                writes.changed = True
+            side.stage(reader, entries, writes)
         self._hold(change, writes)
 
     def _rows(self, change: JoinChange) -> Iterator[JoinedRows]:
@@ -125,8 +124,8 @@ class JoinNodes:
     def fold(self, store: Store) -> None:
         """Run the steps that are due to fold logs into pages, each index in a transaction of its own."""
         for side in self.sides.values():
-            steps = side.index.fold_steps()
-            if steps:
+            index = side.index
+            if index is not None and (steps := index.fold_steps()):
                 with store.write() as writer:
-                    done = side.index.fold_step(writer, steps)
+                    done = index.fold_step(writer, steps)
                 done()

@@ -58,6 +58,7 @@ class Entries:
     lanes: Ints  # a row for each entry, a column for condition value, key and each field
     kinds: NDArray[np.uint8] | None  # None: every value is an INT
     texts: Texts | None  # values that have no lane
+    fields: tuple[Column, ...] | None = None  # the projection of entries that are looked up and never stored
 
     def __len__(self) -> int:
         return int(self.at.size)
@@ -65,7 +66,7 @@ class Entries:
     @property
     def width(self) -> int:
         """Return the number of fields of the projection."""
-        return int(self.lanes.shape[1]) - FIELDS
+        return int(self.lanes.shape[1]) - FIELDS if self.fields is None else len(self.fields)
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +106,13 @@ class Entries:
             kinds[null, VALUE] = LaneKind.NULL
         return cls(at, lanes, kinds, texts)
 
+    @classmethod
+    def of_columns(cls, keys: SourceKeys, columns: Sequence[Column]) -> Entries:
+        """Make entries whose condition values are their keys, without a conversion of their fields."""
+        own = cls.of(keys, keys)
+        own.fields = tuple(columns)
+        return own
+
     def take(self, index: NDArray[Any]) -> Entries:
         """Return the entries at these indexes or under this mask."""
         at = index.nonzero()[0] if index.dtype == bool else index
@@ -113,6 +121,7 @@ class Entries:
             self.lanes.take(at, axis=0),
             None if self.kinds is None else self.kinds.take(at, axis=0),
             None if self.texts is None else self.texts.take(at),
+            None if self.fields is None else tuple(column.take(at) for column in self.fields),
         )
 
     def sorted(self) -> Entries:
@@ -129,7 +138,9 @@ class Entries:
         """Return the entries from start to stop, without a copy."""
         own = slice(start, stop)
         kinds = None if self.kinds is None else self.kinds[own]
-        return Entries(self.at[own], self.lanes[own], kinds, None if self.texts is None else self.texts.slice(own))
+        texts = None if self.texts is None else self.texts.slice(own)
+        fields = None if self.fields is None else tuple(column.part(start, stop) for column in self.fields)
+        return Entries(self.at[own], self.lanes[own], kinds, texts, fields)
 
     @staticmethod
     def join(parts: Sequence[Entries]) -> Entries:
@@ -144,7 +155,9 @@ class Entries:
         if any(part.texts is not None for part in parts):
             texts = Texts.join([part.texts or Texts.none(*part.lanes.shape) for part in parts])
         lanes = np.concatenate([part.lanes for part in parts])
-        return Entries(np.concatenate([part.at for part in parts]), lanes, kinds, texts)
+        fields = [part.fields for part in parts if part.fields is not None]
+        columns = tuple(map(Column.join, zip(*fields, strict=True))) if fields else None
+        return Entries(np.concatenate([part.at for part in parts]), lanes, kinds, texts, columns)
 
     def all_kinds(self) -> NDArray[np.uint8]:
         """Return the kind of each value."""
@@ -175,6 +188,8 @@ class Entries:
 
     def column(self, field: int) -> Column:
         """Return one field of the projection, by its number from 0."""
+        if self.fields is not None:
+            return self.fields[field]
         i = FIELDS + field
         lane = np.ascontiguousarray(self.lanes[:, i])
         if self.kinds is None:

@@ -14,14 +14,16 @@ condition value and key has this entry, or none. The receiver takes the entry be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from penstock.cache import FEW, Reader, decode_key
-from penstock.join.conditions import ConditionKeys
+from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
-from penstock.join.joined_rows import SideChange
+from penstock.join.joined_rows import KeptEntries, SideChange
+from penstock.join.product import BLOCK
 from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.join.side_index import SideIndex
 from penstock.join.sorted_runs import EntryChanges, changed_entries
@@ -40,9 +42,11 @@ from penstock.mapreduce import (
 )
 from penstock.views import FieldMap, SideView
 
-__all__ = ["SideNode", "entry_owners"]
+__all__ = ["KeySideKept", "LookUp", "SideNode", "entry_owners"]
 
 EntrySides = tuple[Entries, Entries]
+LookUp = Callable[[Reader, SourceKeys], tuple[Ints, Entries]]
+"""Return the entries of documents with these keys, with the index of each key."""
 
 
 class SideNode(ViewNode):
@@ -51,17 +55,19 @@ class SideNode(ViewNode):
     def __init__(self, view: SideView, number: int, spaces: Spaces | None, few: int = FEW) -> None:
         super().__init__(view, number, spaces, complete=False, few=few)
         self.side = view
-        self.index = SideIndex(number, len(view.projection))
+        self.index = None if view.by_key else SideIndex(number, len(view.projection))
+        self.look_up: LookUp | None = None  # of a key side: reads the state before the transaction
         self._values: _SideValues | None = None
 
     def nbytes(self, spaces: bool) -> int:
         """Estimate the bytes in use; with shared groups if `spaces`."""
-        return super().nbytes(spaces) + self.index.nbytes
+        return super().nbytes(spaces) + (0 if self.index is None else self.index.nbytes)
 
     def forget(self, spaces: Spaces | None) -> None:
         """Drop the memory; `spaces` are those of its source."""
         super().forget(spaces)
-        self.index.forget()
+        if self.index is not None:
+            self.index.forget()
         self._values = None
 
     def advance(self, reader: Reader, plus: Contributions, minus: Contributions, writes: Writes) -> None:
@@ -80,18 +86,32 @@ class SideNode(ViewNode):
         minus, plus = none, none
         if own is not None:
             minus, plus = changed_entries(self.entries(own.minus), self.entries(own.plus))
-            if self.crossing is not None:
-                minus, plus = self._crossed(reader, (minus, plus), own.entries, writes)
-        return SideChange(minus, plus, self.index.kept(reader, Entries.join([minus, plus])))
+            if self.crossing is not None and self.index is not None:  # the owner of a key has its document
+                minus, plus = self._crossed(reader, self.index, (minus, plus), own.entries, writes)
+        return SideChange(minus, plus, self._kept(reader, Entries.join([minus, plus])))
 
-    def _crossed(self, reader: Reader, sides: EntrySides, came: list[bytes], writes: Writes) -> EntrySides:
+    def _kept(self, reader: Reader, changed: Entries) -> KeptEntries:
+        if self.index is not None:
+            return self.index.kept(reader, changed)
+        assert self.look_up is not None, "the node of its source sets it"
+        return KeySideKept(len(self.side.projection), partial(self.look_up, reader), changed)
+
+    def stage(self, reader: Reader, change: SideChange, writes: Writes) -> None:
+        """Store the change of a transaction in the index. A key side stores nothing."""
+        if self.index is not None and (len(change.minus) or len(change.plus)):
+            self.index.stage(reader, change.minus, change.plus, writes)
+            writes.changed = True
+
+    def _crossed(
+        self, reader: Reader, index: SideIndex, sides: EntrySides, came: list[bytes], writes: Writes
+    ) -> EntrySides:
         """Return M and P of this partition, by its documents and by sets of other partitions."""
         assert self.crossing is not None, "asked of a partition"
         ranges, home = self.crossing.ranges, self.crossing.partition
         minus, plus = divided_entries(self.number, sides, ranges, home, self.leaving(writes))
         if not came:
             return minus, plus
-        before, after = applied_sets(self.index, reader, came)
+        before, after = applied_sets(index, reader, came)
         return changed_entries(Entries.join([minus, before]), Entries.join([plus, after]))
 
     def entries(self, parts: list[Contributions]) -> Entries:
@@ -113,6 +133,42 @@ class SideNode(ViewNode):
         return Entries.of(
             self._values.keys.of(own.code), SourceKeys(keys.lane[index], text), columns, null if null.any() else None
         )
+
+
+class KeySideKept:
+    """The entries of a key side that a transaction does not change. The key of an entry is its condition value."""
+
+    def __init__(self, width: int, found: Callable[[SourceKeys], tuple[Ints, Entries]], changed: Entries) -> None:
+        self.width = width
+        self._found = found
+        self._changed, _ = Conditions.of([changed])
+
+    def _unchanged(self, wanted: Conditions) -> Ints:
+        """Return the indexes of the condition values that the transaction changes no document of."""
+        if not len(self._changed):
+            return np.arange(len(wanted))
+        return np.flatnonzero(self._changed.find(wanted.entries) == NULL_CODE)
+
+    def blocks(self, wanted: Conditions) -> Iterator[tuple[Ints, Entries]]:
+        """Yield the entries with these condition values in blocks, with their indexes in `wanted`."""
+        index = self._unchanged(wanted)
+        for start in range(0, index.size, BLOCK):
+            own = index[start : start + BLOCK]
+            found, entries = self._found(wanted.keys if own.size == len(wanted) else wanted.keys.take(own))
+            yield own[found], entries
+
+    def counts(self, wanted: Conditions) -> Ints:
+        """Return the number of entries with each of these condition values: 1 or 0."""
+        out = np.zeros(len(wanted), np.int64)
+        for index, _ in self.blocks(wanted):
+            out[index] = 1
+        return out
+
+    def most(self, wanted: Conditions) -> Ints:
+        """Return an upper bound for each of `counts`, without a look-up."""
+        out = np.zeros(len(wanted), np.int64)
+        out[self._unchanged(wanted)] = 1
+        return out
 
 
 class _SideValues:

@@ -2,13 +2,14 @@
 
 A join stores no rows. So one scan over the entries of its first side looks up the matches of each in the other. A full
 join has another scan, over the second side. Entries with a null condition value are in no index: they come from the
-documents.
+documents. So do all entries of a key side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy as np
 from penstock.cache import Reader, encode_entry, stored_key, unpack, unseal
 from penstock.join.joined_columns import row_documents, row_keys, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange
-from penstock.join.side_entries import Entries
+from penstock.join.side_entries import Entries, Ints
 from penstock.join.side_index import SideIndex
-from penstock.mapreduce import held_db
+from penstock.join.side_node import KeySideKept
+from penstock.mapreduce import SourceKeys, held_db
 from penstock.views import Join, SideView
 
 __all__ = ["LimitHold", "SideDocuments", "StoredJoin", "StoredSide"]
@@ -40,26 +42,36 @@ class SideDocuments(Protocol):
         """Yield all entries; a held document has that of its last accepted version."""
         ...
 
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
+        """Return the entries with these keys, with the index of each key. Only a key side is asked."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSide:
     """A side as a snapshot has it."""
 
     view: SideView
-    index: SideIndex
+    index: SideIndex | None
     documents: SideDocuments
 
     def all(self, reader: Reader) -> Iterator[Entries]:
         """Yield all entries. One with a null condition value is left out if it has no row."""
-        yield from self.index.all(reader)
-        for entries in self.documents.all(reader) if self.view.unmatched else ():
-            null = entries.null()
-            if null is not None:
-                yield entries.take(null)
+        if self.index is not None:
+            yield from self.index.all(reader)
+            for entries in self.documents.all(reader) if self.view.unmatched else ():
+                null = entries.null()
+                if null is not None:
+                    yield entries.take(null)
+        else:
+            yield from self.documents.all(reader)
 
     def kept(self, reader: Reader) -> KeptEntries:
         """Return all entries by condition value."""
-        return self.index.kept(reader, Entries.none(self.index.width))
+        none = Entries.none(len(self.view.projection))
+        if self.index is not None:
+            return self.index.kept(reader, none)
+        return KeySideKept(none.width, partial(self.documents.find, reader), none)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ class Side:
 class JoinStep:
     """A side that is joined to the sides before it, and the pairs of paths that must be equal.
 
-    The first path of a pair begins with the name of its side. The second is a path of the new side.
+    The first path of a pair begins with the name of its side. The second is a path of the new side. Pairs that compare
+    the whole key of a side have the order of its parts.
     """
 
     side: int
@@ -101,7 +102,8 @@ class Join(Source):
         while (new := self._next(known)) is not None:
             pairs = [_oriented(pair, new) for pair in self.on if {p[0] for p in pair} <= {*known, new}]
             own = tuple((one, other[1:]) for one, other in pairs if other[0] == new and one[0] != new)
-            steps.append(JoinStep(names.index(new), own))
+            sides = [self.sides[names.index(side)] for side in ((new,) if steps else (new, known[0]))]
+            steps.append(JoinStep(names.index(new), _in_key_order(own, sides)))
             known.append(new)
         return first, tuple(steps)
 
@@ -210,6 +212,7 @@ class SideView(View):
     side: str
     projection: tuple[Path, ...]
     unmatched: bool  # a document without a match has a row
+    by_key: bool  # its condition value is the whole key of its source: it is looked up there, and has no index
 
     def describe(self) -> dict[str, object]:
         """Return the side as plain data."""
@@ -220,7 +223,7 @@ class SideView(View):
             "source": self.source.name,
             "map": self.map.describe(),
             "projection": [list(path) for path in self.projection],
-        }
+        } | ({"by_key": True} if self.by_key else {})
 
 
 def side_views(join: Join) -> tuple[SideView, ...]:
@@ -239,16 +242,41 @@ def side_views(join: Join) -> tuple[SideView, ...]:
             f"{join.name}:{side.name}",
             join.order,
             side.source,
-            FieldMap(Key(tuple(keys[i]), len(keys[i]) == 1), None, side.where),
+            FieldMap(_condition(keys[i]), None, side.where),
             (),
             None,
             join=join.name,
             side=side.name,
             projection=_projected(join, side.name),
             unmatched=join.how == "full" or (i == 0 and join.how in ("left", "anti")),
+            by_key=join.how != "full" and _key_of(side) == _condition(keys[i]),
         )
         for i, side in enumerate(join.sides)
     )
+
+
+def _condition(paths: Sequence[Path]) -> Key:
+    return Key(tuple(paths), len(paths) == 1)
+
+
+def _key_of(side: Side) -> Key | None:
+    """Return the whole key of the source of a side, if its documents can be looked up by it."""
+    if isinstance(side.source, View):
+        return Key((("key",),), True)
+    return side.source.key if isinstance(side.source, Table) else None
+
+
+def _in_key_order(pairs: Sequence[tuple[Path, Path]], sides: Sequence[Side]) -> tuple[tuple[Path, Path], ...]:
+    """Return pairs of paths in the order of a whole key, if one of these sides has all of it, else as they are.
+
+    A path in a pair has its side first; the second one of a step has none.
+    """
+    for side in sides:
+        key = _key_of(side)
+        own = {one[1:] if one[0] == side.name else other: (one, other) for one, other in pairs}
+        if key is not None and len(own) == len(pairs) and set(own) == set(key.paths):
+            return tuple(own[path] for path in key.paths)
+    return tuple(pairs)
 
 
 def _projected(join: Join, side: str) -> tuple[Path, ...]:

@@ -69,6 +69,13 @@ def _outer(app: ps.App, orders: Any, customers: ps.Table) -> None:
         value="order.a",
         reduce={"sum": ps.sum(), "n": ps.count()},
     )
+    grown = customers.where(ps.field("age") > 0)
+    mates = app.join("mates", one=orders, other=grown, on={"one.d": "other.id"}, how="left")
+    mates.view("mate_sums", key=("other.country", "one.paid"), value="other.age", reduce=ps.sum())
+    same = app.join("same", order=orders, customer=customers, on={"customer.id": "order.id"})  # both are key sides
+    same.view("same_rows", key="order.id", value="customer.country", reduce=None)
+    own = app.join("own", customer=customers, order=orders, on={"customer.id": "order.id"}, how="anti")
+    own.view("own_rows", key="customer.country", value="customer.age", reduce=ps.sum(), sources=True)
     some = app.join("some", order=orders, customer=customers, on=age, how="semi", limit=5)
     some.view("some_sums", key="order.c", value="order.a", reduce=ps.sum())
     rest = app.join("rest", order=orders, customer=customers, on=age, how="anti", where=ps.field("order.a") > 0)

@@ -97,17 +97,17 @@ def spoil(engine: TestEngine, change: Any) -> None:
 
 
 def wrong_entry(core: Any, writer: Any, writes: Writes) -> None:
-    index = core.joins.sides["beside:total"].index
+    index = core.joins.sides["by_total:total"].index
     entries = Entries.join(list(index.all(writer)))
     other = Entries.of(SourceKeys.of([1]), SourceKeys.of([77]), [Column.of([1000])] * index.width)
     index.stage(writer, entries.take(entries.keys().lane == 2), other, writes)
 
 
 def wrong_row(core: Any, writer: Any, writes: Writes) -> None:
-    """Remove the rows of the parent view, and the entries that the side of the join has of them."""
+    """Remove the rows of the parent view, and the entries that a side has of them. A key side has none."""
     db = core.views["totals"].reduce.db
     writes.deletes.append((db, [key for key, _ in writer.scan(db)]))
-    index = core.joins.sides["beside:total"].index
+    index = core.joins.sides["by_total:total"].index
     index.stage(writer, Entries.join(list(index.all(writer))), Entries.none(index.width), writes)
 
 
@@ -119,7 +119,7 @@ def test_wrong_rows_and_entries_are_repaired(engine: TestEngine, spoiled: Any, m
     if mend == "check":
         engine.engine.check(fix=True)
     elif mend == "restate":
-        for name in ("totals", "beside"):
+        for name in ("totals", "beside", "by_total"):
             engine.engine.restate(name)
     elif mend == "key":
         for key in (1, 2, 3):

@@ -60,8 +60,11 @@ def _digest_of(snap: Snapshot, app: App) -> str:
     for name in sorted(schema.joins):
         parts = list(snap.stored_joins(name))
         for place, side in enumerate(parts[0][0].sides):
+            if side.index is None:
+                continue
             total.update(canonical([name, side.view.side, "entries"]))
-            own = sum(side_digest(join.sides[place].index, reader) for join, reader in parts) % (1 << _BITS)
+            indexes = [(join.sides[place].index, reader) for join, reader in parts]
+            own = sum(side_digest(index, reader) for index, reader in indexes if index is not None) % (1 << _BITS)
             total.update(own.to_bytes(_BITS // 8, "big"))
     return total.hexdigest()
 

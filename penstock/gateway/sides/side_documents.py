@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from penstock.cache import Reader
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.lines.stored_lines import StoredLine, unwrap
-from penstock.gateway.sides.side_rows import held_entries, mapped_entries
+from penstock.gateway.sides.side_rows import found_entries, held_entries, mapped_entries
 from penstock.gateway.view_deltas import key_of
-from penstock.join import Entries, SideNode
+from penstock.join import Entries, Ints, SideNode
 from penstock.mapreduce import (
     DecodedColumns,
     Decoder,
@@ -44,10 +44,8 @@ class TableSideDocuments:
 
     def all(self, reader: Reader) -> Iterator[Entries]:
         """Yield all entries."""
-        spaces = Spaces()
-        node = SideNode(self._side, self._number, spaces)
-        decoder = Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, self._seed)
-        table = TableReader(self._table, self._documents, self._seed, lambda: reader, self._tails, frozenset)
+        node, decoder = self._decoding()
+        table = self._table_in(reader)
         for block in table.blocks():
             newest = np.flatnonzero(table.newest(block.k0, block.k1, block.records))
             found = [unwrap(block.lines[i]) for i in newest.tolist()]
@@ -56,6 +54,24 @@ class TableSideDocuments:
                 columns = _columns(decoder, [found[i] for i in present.tolist()])
                 yield mapped_entries(node, reader, columns, self._keys(block, newest[present]))
         yield from held_entries(node, reader)
+
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
+        """Return the entries with these keys, with the index of each key."""
+        lines = self._table_in(reader).lines_at(*keys.lanes(self._seed))
+        index = np.flatnonzero([line is not None for line in lines])
+        if not index.size:
+            return index, Entries.none(len(self._side.projection))
+        node, decoder = self._decoding()
+        return found_entries(node, _columns(decoder, [unwrap(line) for line in lines if line is not None]), keys, index)
+
+    def _table_in(self, reader: Reader) -> TableReader:
+        return TableReader(self._table, self._documents, self._seed, lambda: reader, self._tails, frozenset)
+
+    def _decoding(self) -> tuple[SideNode, Decoder]:
+        """Return a node that nothing else uses, and the decoder for the fields that it reads."""
+        spaces = Spaces()
+        node = SideNode(self._side, self._number, spaces)
+        return node, Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, self._seed)
 
     def _keys(self, block: LineBlock, at: NDArray[np.int64]) -> SourceKeys:
         """Return the keys of the documents at these places."""

@@ -8,17 +8,17 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 
 from penstock.cache import Reader, decode_key, stored_key
-from penstock.join import Entries, SideNode
+from penstock.join import Entries, Ints, SideNode
 from penstock.mapreduce import DecodedColumns, Decoder, FieldMapper, FieldPlan, SourceKeys, Spaces, codec_of, rows_db
 from penstock.views import Key, SideView, View
 
-__all__ = ["RowSideDocuments", "held_entries", "mapped_entries"]
+__all__ = ["RowSideDocuments", "found_entries", "held_entries", "mapped_entries"]
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -35,17 +35,37 @@ class RowSideDocuments:
 
     def all(self, reader: Reader) -> Iterator[Entries]:
         """Yield all entries."""
-        spaces = Spaces()
-        node = SideNode(self._side, self._number, spaces)
-        decoder = Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, 0)
+        node, decoder = self._decoding()
         rows = reader.scan(self._rows)
         while block := list(islice(rows, _BLOCK)):
-            states = [self._codec.decode(key, row, f"view {self._name!r}") for key, row in block]
-            keys = [state.whole or key for (key, _), state in zip(block, states, strict=True)]
-            results = map(self._codec.result, states)
-            docs = [{"key": decode_key(key), "value": own} for key, own in zip(keys, results, strict=True)]
-            yield mapped_entries(node, reader, decoder.of_dicts(docs, keys=False), SourceKeys.of_encoded(keys))
+            keys, columns = self._read(decoder, block)
+            yield mapped_entries(node, reader, columns, SourceKeys.of_encoded(keys))
         yield from held_entries(node, reader)
+
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
+        """Return the entries with these keys, with the index of each key."""
+        names = [stored_key(key) for key in keys.encoded()]
+        rows = reader.get_many(self._rows, names)
+        block = [(name, row) for name, row in zip(names, rows, strict=True) if row is not None]
+        index = np.flatnonzero([row is not None for row in rows])
+        if not block:
+            return index, Entries.none(len(self._side.projection))
+        node, decoder = self._decoding()
+        return found_entries(node, self._read(decoder, block)[1], keys, index)
+
+    def _decoding(self) -> tuple[SideNode, Decoder]:
+        """Return a node that nothing else uses, and the decoder for the fields that it reads."""
+        spaces = Spaces()
+        node = SideNode(self._side, self._number, spaces)
+        return node, Decoder(FieldPlan.of(Key((), False), None, [self._side]), spaces, 0)
+
+    def _read(self, decoder: Decoder, block: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], DecodedColumns]:
+        """Return the encoded keys of rows, and their columns."""
+        states = [self._codec.decode(key, row, f"view {self._name!r}") for key, row in block]
+        keys = [state.whole or key for (key, _), state in zip(block, states, strict=True)]
+        results = map(self._codec.result, states)
+        docs = [{"key": decode_key(key), "value": own} for key, own in zip(keys, results, strict=True)]
+        return keys, decoder.of_dicts(docs, keys=False)
 
 
 def mapped_entries(node: SideNode, reader: Reader, columns: DecodedColumns, keys: SourceKeys) -> Entries:
@@ -59,6 +79,16 @@ def mapped_entries(node: SideNode, reader: Reader, columns: DecodedColumns, keys
     names = [stored_key(key) for key in keys.encoded()]
     rows = reader.get_many(node.held_db, [names[i] for i in out.sources.index.tolist()])
     return node.entries([out.take(np.flatnonzero([row is None for row in rows]))])
+
+
+def found_entries(node: SideNode, columns: DecodedColumns, keys: SourceKeys, index: Ints) -> tuple[Ints, Entries]:
+    """Return the entries of documents that were looked up, with the index of each key, and without filtered ones."""
+    assert isinstance(node.mapper, FieldMapper), "a side has no function"
+    inputs = [columns.inputs[path] for path in node.side.projection]
+    selected = node.mapper.selected(columns)
+    if selected is not None:
+        index, inputs = index[selected], [column.take(selected) for column in inputs]
+    return index, Entries.of_columns(keys.take(index), inputs)
 
 
 def held_entries(node: SideNode, reader: Reader) -> Iterator[Entries]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import decode_key, encode_entry, encode_key, mix
 from penstock.mapreduce.columns.column import Column
+from penstock.mapreduce.columns.hash_lanes import hash_lanes
 
 Ints = NDArray[np.int64]
 Codes64 = NDArray[np.uint64]
@@ -68,6 +69,20 @@ class SourceKeys:
         if any(p.text is not None for p in parts):
             text = np.concatenate([np.full(p.lane.size, None, object) if p.text is None else p.text for p in parts])
         return SourceKeys(np.concatenate([p.lane for p in parts]), text)
+
+    def take(self, index: NDArray[Any]) -> SourceKeys:
+        """Return the keys at these indexes or under this mask."""
+        return SourceKeys(self.lane[index], None if self.text is None else self.text[index])
+
+    def lanes(self, seed: int) -> tuple[Codes64, Codes64 | None]:
+        """Return the keys as the lanes by which a table finds its documents; `seed` is that of its hashes."""
+        first = self.lane.view(np.uint64)
+        own = [] if self.text is None else [i for i, text in enumerate(self.text.tolist()) if text is not None]
+        if self.text is None or not own:
+            return first, None
+        first, second = first.copy(), np.zeros(first.size, np.uint64)
+        first[own], second[own] = hash_lanes(self.text[own].tolist(), seed)
+        return first, second
 
     def encoded(self) -> list[bytes]:
         """Return the encodings of the keys."""

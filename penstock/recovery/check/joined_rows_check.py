@@ -33,8 +33,9 @@ def checked_side(
     out = SideCheck([])
     for stored, reader in snap.stored_joins(view.join):
         index = next(own.index for own in stored.sides if own.view.side == view.side)
-        out.faults += [f"join {view.join!r}, side {view.side!r}: {fault}" for fault in check_side(index, reader)]
-        out.held += sum(1 for _ in read(reader, held_db(index.number)))
+        faults = () if index is None else check_side(index, reader)  # a key side has none
+        out.faults += [f"join {view.join!r}, side {view.side!r}: {fault}" for fault in faults]
+        out.held += sum(1 for _ in read(reader, held_db(snap.schema.catalog.entries[view.name].number)))
         if view.side == stored.sides[0].view.side:
             out.held += sum(1 for _ in stored.limited(reader))  # condition values with too many rows
     return out

@@ -163,10 +163,10 @@ class OneSite:
     def compare_side(self, join: str, side: str, fix: bool) -> int:
         """Return the number of entries of a side that differ from the documents. With `fix` replace them."""
         with self.snapshot() as snap:
-            [found] = side_differences(snap, join, side)
-        if found and fix:
+            wrong = sum(map(len, side_differences(snap, join, side)))
+        if wrong and fix:
             self.step(0, "replace_entries", join, side)
-        return len(found)
+        return wrong
 
     def compared(
         self, name: str, asked: Sequence[bytes] | None, fix: bool, progress: Progress | None

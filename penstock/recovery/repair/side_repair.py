@@ -46,22 +46,27 @@ class EntryDifferences:
 def replace_entries(core: Core, writer: Writer, join: str, side: str, writes: Writes) -> None:
     """Remove entries that the documents don't have, and put those that the index lacks."""
     with Snapshot(core) as snap:  # nothing was written since
-        [found] = side_differences(snap, join, side)
-    if len(found):
-        put_entries(core, writer, join, side, found.payload(), writes)
+        found = side_differences(snap, join, side)
+    for own in found:
+        if len(own):
+            put_entries(core, writer, join, side, own.payload(), writes)
 
 
 def put_entries(core: Core, writer: Writer, join: str, side: str, changes: bytes, writes: Writes) -> None:
     """Change entries of an index as a payload says. The views on the join are repaired afterwards."""
-    node = core.joins.sides[f"{join}:{side}"]
-    own = read_changes(changes, node.index.width)
-    node.index.stage(writer, own.entries.take(own.gone), own.put(), writes)
+    index = core.joins.sides[f"{join}:{side}"].index
+    assert index is not None, "it has entries that differ"
+    own = read_changes(changes, index.width)
+    index.stage(writer, own.entries.take(own.gone), own.put(), writes)
     writes.changed = True
 
 
 def side_differences(snap: Snapshot, join: str, side: str, ranges: KeyRanges | None = None) -> list[EntryDifferences]:
-    """Compare the indexes of a side with the documents, by partition. All entries are in memory."""
+    """Compare the indexes of a side with the documents, by partition. A key side has none. All are in memory."""
     parts = [(_stored(own.sides, side), reader) for own, reader in snap.stored_joins(join)]
+    indexes = [own.index for own, _ in parts if own.index is not None]
+    if not indexes:
+        return []
     made = [list[Entries]() for _ in parts]
     for home, (own, reader) in enumerate(parts):
         for entries in _indexed(own.documents.all(reader)):
@@ -69,9 +74,9 @@ def side_differences(snap: Snapshot, join: str, side: str, ranges: KeyRanges | N
             for owner in np.unique(owners).tolist():
                 made[owner].append(entries.take(owners == owner))
     out: list[EntryDifferences] = []
-    for at, (own, reader) in enumerate(parts):
-        waiting = _in_flight(snap, own.index.number, own.index.width, at)
-        stored = list(own.index.all(reader))
+    for at, (index, (_, reader)) in enumerate(zip(indexes, parts, strict=True)):
+        waiting = _in_flight(snap, index.number, index.width, at)
+        stored = list(index.all(reader))
         known, wanted = set(_listed(stored)), set(_listed(made[at]))
         missing, extra = ({one for one in own if one[:2] not in waiting} for own in (wanted - known, known - wanted))
         out.append(EntryDifferences(_only(made[at], missing), _only(stored, extra)))

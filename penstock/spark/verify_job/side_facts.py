@@ -1,5 +1,6 @@
-"""Facts about the entries of side indexes: those that documents give, and those that an index has.
+"""Facts about the entries of side indexes, from the documents and from the index.
 
+A key side has no index, and no facts.
 A group is an entry here: its condition value and the key of its document. Its result is the projection.
 """
 
@@ -30,7 +31,7 @@ def given_entries(join: Join, step: int, inputs: Mapping[bool, Sequence[JoinEntr
     own = {True: join.sides[steps[step].side].name, False: join.sides[first].name if not step else None}
     for view in side_views(join):
         for new, name in own.items():
-            if view.side != name:
+            if view.side != name or view.by_key:
                 continue
             assert isinstance(view.map, FieldMap), "a side has no function"
             for entry in inputs[new]:
@@ -66,7 +67,7 @@ def _entries(snap: Snapshot, name: str, facts: Facts) -> Iterator[Any]:
     join, side = name.split(":")
     stored = snap.schema.join(join)
     own = next(own for own in stored.sides if own.view.side == side)
-    for entries in own.index.all(snap.reader()):
+    for entries in () if own.index is None else own.index.all(snap.reader()):
         for value, key, fields in entries.listed():
             group = encode_entry((None if value is None else decode_key(value), decode_key(key)))
             facts.add(name, group, Fact.SHOWN, canonical(fields), 1)

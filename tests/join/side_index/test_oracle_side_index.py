@@ -10,8 +10,8 @@ import pytest
 from penstock.cache import MemoryStore, open_lmdb
 from penstock.join import Conditions, Entries, How, SideIndex
 from penstock.mapreduce import Column, SourceKeys
-from tests.join.index_histories import IndexedSide, fold_once, run_index, run_sparse, small_pages, stage
 from tests.join.join_histories import TIES, entries_of, history
+from tests.join.side_index.index_histories import IndexedSide, fold_once, run_index, run_sparse, small_pages, stage
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.cache import StoreDamaged
 from tests.harness.planting import Bug
-from tests.join.index_histories import run_index, run_sparse, small_pages
 from tests.join.join_histories import TIES
+from tests.join.side_index.index_histories import run_index, run_sparse, small_pages
 
 SEEDS = range(2)
 FOUND_BY = {  # the seeds that find rare bugs
