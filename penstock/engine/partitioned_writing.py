@@ -36,6 +36,7 @@ from penstock.views import Counts
 __all__ = ["PartitionedWriting"]
 
 T = TypeVar("T")
+_AHEAD = 256  # records of a batch whose time is enough to split the next one
 
 
 class PartitionedWriting:
@@ -129,13 +130,17 @@ class PartitionedWriting:
         return self._router.routed((name, part) for name, parts in tables.items() for part in parts)[0]
 
     def _ahead(self, table: str, batches: Iterator[Batch]) -> Iterator[Routed]:
-        """Iterate over batches; split each one while the one before it is written."""
+        """Iterate over batches; split each one while the one before it is written.
+
+        After a small batch the next one is split in this thread: to wake another one costs more.
+        """
         routed = (self.routed({table: [part]}) for part in batches)
-        if self._pool is None:
-            yield from routed
-            return
         ready = next(routed, None)
         while ready is not None:
+            if self._pool is None or _records(ready) < _AHEAD:
+                yield ready
+                ready = next(routed, None)
+                continue
             coming = self._pool.submit(next, routed, None)
             yield ready
             ready = coming.result()
@@ -223,6 +228,11 @@ class PartitionedWriting:
         """Return the least offset of a source at any partition, and its spout state."""
         with self._state.lock:
             return self.stands.remembered(source)
+
+
+def _records(routed: Routed) -> int:
+    """Return the number of records in batches by partition."""
+    return sum(part.size for tables in routed.values() for parts in tables.values() for part in parts)
 
 
 def _by_batch(routed: Routed, done: Iterable[Sequence[Counts]]) -> dict[int, Counts]:

@@ -25,7 +25,7 @@ from penstock.cache import PenstockError, StoreDamaged, pack, unpack
 
 __all__ = ["PROTOCOL", "Wire", "WireClosed", "WireTimeout", "connect", "end", "listen", "remove"]
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of the protocol; the first message of the server contains it."""
 _MOST = 256 << 20  # bytes of the largest message
 _PIECE = 1 << 20  # bytes for which memory is taken before they arrive: a length is only announced

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.cache import BatchRejected, PenstockError, ValueKind, decode_key, encode_key, normalise
 from penstock.core import Batch
 from penstock.gateway import Deletion, Form, ReceivedRecord, TableBatch
@@ -39,6 +41,12 @@ __all__ = [
 ]
 
 
+# Lists of lines and ints are packed by themselves: the message around them is walked value by value.
+_encode = msgspec.msgpack.Encoder().encode
+_lines_of = msgspec.msgpack.Decoder(list[bytes]).decode
+_ints_of = msgspec.msgpack.Decoder(list[int]).decode
+
+
 def batch_data(batch: Batch) -> dict[str, Any]:
     """Encode a batch."""
     return {
@@ -51,7 +59,7 @@ def batch_data(batch: Batch) -> dict[str, Any]:
         "origin": batch.origin,
         "offsets": _listed(batch.offsets),
         "run": _listed(dict(batch.run)) if isinstance(batch.run, Mapping) else list(batch.run),
-        "at": list(batch.at),
+        "at": _encode(list(batch.at)),
     }
 
 
@@ -61,7 +69,7 @@ def batch_of(data: dict[str, Any]) -> Batch:
     received = _received_of(data["received"])
     out = Batch(records, data["unit"], data["first"], data["skips"], dict(data["refused"]), received, data["origin"])
     run = data["run"]
-    out.offsets, out.at = dict(data["offsets"]), data["at"]
+    out.offsets, out.at = dict(data["offsets"]), _ints_of(data["at"])
     out.run = dict(run) if run and isinstance(run[0], list) else run
     return out
 
@@ -132,7 +140,7 @@ def _received_of(data: list[list[Any]]) -> dict[int, ReceivedRecord]:
 
 def _records_data(records: TableBatch) -> dict[str, Any]:
     return {
-        "lines": records.lines,
+        "lines": _encode(records.lines),
         "deletes": [[place, deletion.key, deletion.ts] for place, deletion in records.deletes.items()],
         "stamps": [[at, ts] for at in range(records.n) if (ts := records.stamp(at)) is not None]
         if records.beside is not None
@@ -143,7 +151,7 @@ def _records_data(records: TableBatch) -> dict[str, Any]:
 
 def _records_of(data: dict[str, Any]) -> TableBatch:
     deletes = {place: Deletion(key, ts) for place, key, ts in data["deletes"]}
-    return TableBatch(data["lines"], deletes, dict(data["stamps"]), refused=data["refused"])
+    return TableBatch(_lines_of(data["lines"]), deletes, dict(data["stamps"]), refused=data["refused"])
 
 
 def _listed(by_place: dict[int, Any]) -> list[list[Any]]:
