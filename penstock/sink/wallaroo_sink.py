@@ -183,6 +183,7 @@ class WallarooSink(ViewSender):
         worker = self._worker()
         hello = Hello(SINK_VERSION, self._cookie, self.app, worker)
         role = Coordinator(hello, self._stream().encode(), self._state, self._rtags)
+        self._drop()  # the other end may have closed it
         self._link = connect_session(role.session, self._address, _LAST)
         self._link.session.do(StartSession())
         self._wait(self._link, ReadyToSend, until)
