@@ -1,4 +1,4 @@
-"""Leave out the tests with the live reference sink where no checkout of it is named, and report that at the end."""
+"""Leave out the tests with the live reference programs where no checkout of it is named, and report that at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pytest
 from tests import closing
 from tests.connector.reference.sink.process import VARIABLE
 
-_LIVE = ("test_live.py", "test_live_coordinator.py")
+_LIVE = {
+    "test_live.py": "transcripts replace it",
+    "test_live_coordinator.py": "transcripts replace it",
+    "test_live_source.py": "tests/spout has the same cuts with a source of its own",
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -18,7 +22,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     lines = closing.lines(config)
     name = f"connector/reference/sink/{collection_path.name}"
-    line = f"{name} is left out, since {VARIABLE} names no checkout; transcripts replace it"
+    line = f"{name} is left out, since {VARIABLE} names no checkout; {_LIVE[collection_path.name]}"
     if line not in lines:
         lines.append(line)
     return True

@@ -62,6 +62,12 @@ def codec() -> Any:
     return module
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a program of the checkout."""
+    library = str(checkout() / _LIBRARY)
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": library, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 class ReferenceSink:
     """One reference sink with a folder of its own. Use it in a `with` statement."""
 
@@ -92,12 +98,11 @@ class ReferenceSink:
     def _start(self) -> None:
         with socket.create_server(("127.0.0.1", self._port)) as free:  # a restart keeps the port
             self._port = free.getsockname()[1]
-        home = checkout()
-        command = [interpreter(), "-W", "ignore", str(home / _PROGRAM)]
+        command = [interpreter(), "-W", "ignore", str(checkout() / _PROGRAM)]
         self._process = subprocess.Popen(
             [*command, str(self._file("out")), str(self._file("rules")), str(self._port)],
             cwd=self.folder,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(home / _LIBRARY), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
