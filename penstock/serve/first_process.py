@@ -17,12 +17,15 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.cache import MissingExtra, PenstockError
 from penstock.serve.child_process import ChildProcess
 from penstock.serve.server_settings import ListenAddress, ServerSettings
 from penstock.views import App
+
+if TYPE_CHECKING:
+    from penstock.serve.front_process import FrontSettings
 
 __all__ = ["serve"]
 
@@ -44,15 +47,19 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
     assert front_process, "its children share its modules"
     sockets = settings.http.bound(1 if settings.in_process else settings.fronts)
     token = secrets.token_urlsafe(24)
-    address = ListenAddress(settings.http.host, sockets[0].getsockname()[1])
-
-    def ready() -> None:
-        tell(f"HTTP on http://{address}, access token of this run: {token}")
-
     try:
+        sockets += settings.metrics.bound(1)
+        address = ListenAddress(settings.http.host, sockets[0].getsockname()[1])
+        metrics = ListenAddress(settings.metrics.host, sockets[-1].getsockname()[1])
+
+        def ready() -> None:
+            tell(f"metrics on http://{metrics}/metrics")
+            tell(f"HTTP on http://{address}, access token of this run: {token}")
+
+        fronts = _fronts_of(settings, sockets, token)
         if settings.in_process:
-            return _in_process(app, settings, sockets[0], token, ready)
-        return _FirstProcess(app, settings, sockets, token, ready, tell).run()
+            return _in_process(app, settings, fronts[0], ready)
+        return _FirstProcess(app, settings, sockets, fronts, ready, tell).run()
     finally:
         for sock in sockets:
             sock.close()
@@ -60,23 +67,31 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
 
 def must_be_installed() -> None:
     """Raise MissingExtra if a package of the extra `serve` is missing."""
-    for package in ("starlette", "uvicorn", "httptools", "uvloop"):
+    for package in ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"):
         try:
             __import__(package)
         except ImportError:
-            raise MissingExtra(package, "serve") from None
+            raise MissingExtra(package.replace("_", "-"), "serve") from None
 
 
-def _in_process(
-    app: App, settings: ServerSettings, sock: socket.socket, token: str, ready: Callable[[], object]
-) -> int:
+def _fronts_of(settings: ServerSettings, sockets: list[socket.socket], token: str) -> list[FrontSettings]:
+    """Return the settings of each front. The first one serves the metrics too."""
+    from penstock.serve.front_process import FrontSettings
+    from penstock.serve.http.gate import digest_of_token
+    from penstock.serve.http.routes import routes_of_api
+    from penstock.serve.store.call_meters import CallMeters
+
+    *https, metrics = sockets
+    calls, digest = CallMeters(routes_of_api(), len(https)), digest_of_token(token)
+    return [FrontSettings(settings, i, sock, None if i else metrics, digest, calls) for i, sock in enumerate(https)]
+
+
+def _in_process(app: App, settings: ServerSettings, front: FrontSettings, ready: Callable[[], object]) -> int:
     from penstock.serve.front_process import run_front
     from penstock.serve.holder_process import open_store
-    from penstock.serve.http.gate import digest_of_token
     from penstock.serve.store.store_access import LocalAccess
 
-    access = LocalAccess(open_store(app, settings.path))
-    run_front(app, access, settings, sock, digest_of_token(token), ready)
+    run_front(app, LocalAccess(open_store(app, settings.path)), front, ready)
     return 0
 
 
@@ -88,14 +103,14 @@ class _FirstProcess:
         app: App,
         settings: ServerSettings,
         sockets: list[socket.socket],
-        token: str,
+        fronts: list[FrontSettings],
         ready: Callable[[], object],
         tell: Tell,
     ) -> None:
         self._app = app
         self._settings = settings
         self._sockets = sockets
-        self._token = token
+        self._fronts = fronts
         self._ready = ready
         self._tell = tell
         self._children: dict[str, ChildProcess] = {}
@@ -108,7 +123,7 @@ class _FirstProcess:
         try:
             self._begin("holder")
             if self._await_holder():
-                fronts = [f"front {i}" for i in range(len(self._sockets))]
+                fronts = [f"front {front.number}" for front in self._fronts]
                 for name in fronts:
                     self._begin(name)
                 if all(self._await_front(name) for name in fronts):
@@ -139,16 +154,14 @@ class _FirstProcess:
     def _front(self, number: int, report: Callable[[dict[str, Any]], None]) -> int:
         from penstock.engine import open_engine
         from penstock.serve.front_process import run_front
-        from penstock.serve.http.gate import digest_of_token
         from penstock.serve.store.store_access import HolderAccess
 
-        for i, sock in enumerate(self._sockets):
-            if i != number:
+        front, path = self._fronts[number], self._settings.path
+        for sock in self._sockets:
+            if sock not in (front.http, front.metrics):
                 sock.close()
-        path = self._settings.path
         access = HolderAccess(open_engine(self._app, path, readonly=True), path)
-        own, token = self._sockets[number], digest_of_token(self._token)
-        run_front(self._app, access, self._settings, own, token, lambda: report({"serves": os.getpid()}))
+        run_front(self._app, access, front, lambda: report({"serves": os.getpid()}))
         return 0
 
     def _await_holder(self) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -18,54 +19,64 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService
-from penstock.serve.server_settings import ServerSettings
+from penstock.serve.metrics.scrape import metrics_application
+from penstock.serve.server_settings import ListenAddress, ServerSettings
+from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import StoreAccess
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import App
 
-__all__ = ["run_front"]
+__all__ = ["FrontSettings", "run_front"]
 
 _HEADERS = 10.0  # seconds in which a new connection must send its headers
 _IDLE = 300  # seconds that a connection may wait for its next request
 _FINISH = 10  # seconds for calls under way
 
 
-def run_front(
-    app: App,
-    access: StoreAccess,
-    settings: ServerSettings,
-    sock: socket.socket,
-    token: bytes,
-    started: Callable[[], object] = lambda: None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class FrontSettings:
+    """The settings of one front. `metrics` is the socket of the metrics, if this front serves them."""
+
+    server: ServerSettings
+    number: int
+    http: socket.socket
+    metrics: socket.socket | None
+    token: bytes
+    calls: CallMeters
+
+
+def run_front(app: App, access: StoreAccess, settings: FrontSettings, started: Callable[[], object]) -> None:
     """Serve until SIGTERM or SIGINT, then close the store."""
-    store = StoreReading(app, access)
+    store = StoreReading(app, access, settings.calls.front(settings.number))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(store, settings, sock, token, started))
+            runner.run(_serve(store, settings, started))
     finally:
         store.close()
 
 
-async def _serve(
-    store: StoreReading, settings: ServerSettings, sock: socket.socket, token: bytes, started: Callable[[], object]
-) -> None:
-    service = HttpService(store)
-    server = uvicorn.Server(_config(Gate(service.application(), token, _hosts(settings))))
-    serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    while not server.started and not serving.done():
+async def _serve(store: StoreReading, front: FrontSettings, started: Callable[[], object]) -> None:
+    service, settings = HttpService(store), front.server
+    gate = Gate(service.application(), front.token, _hosts(settings.http), meter=store.meter)
+    servers = [(uvicorn.Server(_config(gate)), front.http)]
+    if front.metrics is not None:
+        gate = Gate(metrics_application(store, front.calls), front.token, _hosts(settings.metrics))
+        servers.append((uvicorn.Server(_config(gate)), front.metrics))
+    tasks = [asyncio.ensure_future(server.serve(sockets=[sock])) for server, sock in servers]
+    while not all(server.started or task.done() for (server, _), task in zip(servers, tasks, strict=True)):
         await asyncio.sleep(0.005)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # in place of the handlers of uvicorn
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     started()
-    await asyncio.wait([serving, asyncio.ensure_future(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([*tasks, asyncio.ensure_future(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
     service.stopping = True
-    if not serving.done():
+    if stop.is_set():
         await asyncio.sleep(settings.drain)
     service.events.end()
-    server.should_exit = True
-    await serving
+    for server, _ in servers:
+        server.should_exit = True
+    await asyncio.gather(*tasks)
 
 
 def _config(gate: Gate) -> Any:
@@ -97,7 +108,7 @@ def _protocol(*args: Any, **named: Any) -> Any:
     return made
 
 
-def _hosts(settings: ServerSettings) -> list[str]:
+def _hosts(address: ListenAddress) -> list[str]:
     """Return the names by which clients may ask; a web page of another name that points here is refused."""
-    host = settings.http.host
-    return [host, f"[{host}]", "localhost", "127.0.0.1", "[::1]"] if settings.http.is_loopback else []
+    host = address.host
+    return [host, f"[{host}]", "localhost", "127.0.0.1", "[::1]"] if address.is_loopback else []

@@ -96,6 +96,7 @@ class ServerSettings:
 
     path: str
     http: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7181))
+    metrics: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7182))
     fronts: int = 1
     in_process: bool = False
     exposed: bool = False
@@ -103,7 +104,8 @@ class ServerSettings:
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
 
     def __post_init__(self) -> None:
-        if not self.exposed and not self.http.is_loopback:
-            raise NotLoopback(self.http)
+        for address in (self.http, self.metrics):
+            if not self.exposed and not address.is_loopback:
+                raise NotLoopback(address)
         if self.fronts < 1:
             raise DefinitionError(f"fronts= is {self.fronts}; write 1 or more")

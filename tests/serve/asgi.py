@@ -11,7 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import penstock as ps
 from penstock.serve.http.gate import Gate, digest_of_token
-from penstock.serve.http.routes import HttpService
+from penstock.serve.http.routes import HttpService, routes_of_api
+from penstock.serve.metrics.scrape import metrics_application
+from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import LocalAccess, StoreAccess
 from penstock.serve.store.store_reading import StoreReading
 from tests.serve.serving import Answer
@@ -41,9 +43,12 @@ class AsgiServer:
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
         self._runner.get_loop()
-        self.store = StoreReading(self._app, self._access)
+        self.calls = CallMeters(routes_of_api(), 1)
+        self.store = StoreReading(self._app, self._access, self.calls.front(0))
         self.service = HttpService(self.store)
-        self.gate = Gate(self.service.application(), digest_of_token(TOKEN), **self._settings)
+        settings = {"meter": self.store.meter, **self._settings}
+        self.gate = Gate(self.service.application(), digest_of_token(TOKEN), **settings)
+        self.metrics = Gate(metrics_application(self.store, self.calls), digest_of_token(TOKEN), [])
         return self
 
     def __exit__(
@@ -105,7 +110,8 @@ class AsgiServer:
         async def send(message: Any) -> None:
             await sent.put(dict(message))
 
-        task = asyncio.ensure_future(self.gate(scope, receive, send))
+        gate = self.metrics if where.path == "/metrics" else self.gate
+        task = asyncio.ensure_future(gate(scope, receive, send))
         try:
             while True:
                 message = await sent.get()

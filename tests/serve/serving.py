@@ -45,11 +45,12 @@ class RunningServer:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._options = options
-        self.port, self.token = 0, ""
+        self.port, self.metrics_port, self.token = 0, 0, ""
 
     def __enter__(self) -> Self:
         (self.folder / "app.py").write_text(APP)
-        command = [sys.executable, "-m", "penstock", "serve", "--http", "127.0.0.1:0", "--drain", "0", *self._options]
+        command = [sys.executable, "-m", "penstock", "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+        command += ["--drain", "0", *self._options]
         root = str(Path(__file__).resolve().parents[2])
         errors = (self.folder / "err.txt").open("wb")
         self.process = subprocess.Popen(
@@ -63,6 +64,8 @@ class RunningServer:
         errors.close()
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            if metrics := re.search(r"metrics on http://127.0.0.1:(\d+)/", line):
+                self.metrics_port = int(metrics[1])
             found = re.search(r"HTTP on http://127.0.0.1:(\d+), access token of this run: (\S+)", line)
             if found:
                 self.port, self.token = int(found[1]), found[2]
@@ -97,13 +100,13 @@ class RunningServer:
             out["holder" if holds else "front"] = int(pid)
         return out
 
-    def connection(self) -> http.client.HTTPConnection:
-        """Return a connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+    def connection(self, port: int = 0) -> http.client.HTTPConnection:
+        """Return a connection to the API, or to another port."""
+        return http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=PATIENCE)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None = None, port: int = 0, **headers: str) -> Answer:
         """Send one request with the access token on a connection of its own."""
-        connection = self.connection()
+        connection = self.connection(port)
         try:
             own = {"authorization": f"Bearer {self.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
             connection.request(method, path, body, own)

@@ -35,6 +35,7 @@ def until(server: RunningServer, path: str, status: int) -> None:
 def test_a_front_and_the_holder_begin_again(tmp_path: Path) -> None:
     with RunningServer(tmp_path) as server:
         assert put(server, {"id": 1, "ts": 1, "country": "NO"}).json["applied"] == 1
+        assert server.ask("GET", "/healthz").status == 200  # so the put before it is counted
         first = server.children()
         os.kill(first["front"], signal.SIGKILL)
         until(server, "/readyz", 200)
@@ -43,6 +44,8 @@ def test_a_front_and_the_holder_begin_again(tmp_path: Path) -> None:
         until(server, "/readyz", 200)
         assert put(server, {"id": 2, "ts": 1, "country": "NO"}).json["applied"] == 1
         assert server.ask("GET", "/v1/views/revenue?group=NO").json["value"]["n"] == 2
+        metrics = server.ask("GET", "/metrics", port=server.metrics_port).body.decode()
+        assert 'http_route="/v1/tables/{name}"} 2.0' in metrics, metrics
         children = server.children()
         assert children["holder"] != first["holder"]
         server.process.kill()
@@ -136,6 +139,6 @@ def refused(folder: Path, *options: str) -> tuple[int, str]:
 def test_a_store_that_another_app_made_is_refused_by_name(tmp_path: Path) -> None:
     with ps.open(ps.App("other"), tmp_path / "penstock-state"):
         pass
-    code, text = refused(tmp_path, "--http", "127.0.0.1:0")
+    code, text = refused(tmp_path, "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
     assert (code, "Traceback" in text) == (3, False), text
     assert "other" in text

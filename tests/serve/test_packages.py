@@ -10,7 +10,7 @@ import pytest
 from penstock.cache import MissingExtra
 from penstock.serve.first_process import must_be_installed
 
-HEAVY = "('starlette', 'uvicorn', 'uvloop', 'httptools')"
+HEAVY = "('starlette', 'uvicorn', 'uvloop', 'httptools', 'prometheus')"
 
 
 @pytest.mark.parametrize(

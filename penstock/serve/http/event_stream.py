@@ -83,7 +83,7 @@ class EventStreams:
         return since, b": open\n\n"
 
     async def _sent(self, views: tuple[str, ...], since: Position, pause: float, begin: bytes) -> AsyncIterator[bytes]:
-        self.watchers += 1
+        self._count(1)
         try:
             if self._looking is None:
                 self._position = None
@@ -108,10 +108,14 @@ class EventStreams:
                 if pause:
                     await asyncio.sleep(pause)
         finally:
-            self.watchers -= 1
+            self._count(-1)
             if not self.watchers and self._looking is not None:
                 self._looking.cancel()
                 self._looking = None
+
+    def _count(self, change: int) -> None:
+        self.watchers += change
+        self._store.meter.watching(self.watchers)
 
     async def _look(self) -> None:
         """Wake the watchers after each commit."""

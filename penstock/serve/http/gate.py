@@ -12,8 +12,12 @@ from hashlib import sha256
 from typing import Any
 
 from penstock.serve.http.responses import RequestRefused, refused
+from penstock.serve.store.call_meters import FrontMeter
 
-__all__ = ["Gate", "digest_of_token"]
+__all__ = ["TEMPLATE", "Gate", "digest_of_token"]
+
+TEMPLATE = "penstock.route"
+"""The name under which the scope of a request has the path of its route, with {name} in place of names."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -36,17 +40,43 @@ def digest_of_token(token: str) -> bytes:
 class Gate:
     """The gate of one front; `hosts` are the names of the server, or none if any will do."""
 
-    def __init__(self, inner: Application, token: bytes, hosts: Collection[str], deadline: float = _DEADLINE) -> None:
+    def __init__(
+        self,
+        inner: Application,
+        token: bytes,
+        hosts: Collection[str],
+        deadline: float = _DEADLINE,
+        meter: FrontMeter | None = None,
+    ) -> None:
         self._inner = inner
+        self._meter = meter
         self._token = token
         self._hosts = {host.lower() for host in hosts}
         self._deadline = deadline
         self.calls = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check one request, and hand it to its route."""
+        """Check one request, hand it to its route, and count it."""
         if scope["type"] != "http":
             return
+        if self._meter is None:
+            await self._pass(scope, receive, send)
+            return
+        clock, status = asyncio.get_running_loop().time, 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        began = clock()
+        try:
+            await self._pass(scope, receive, noted)
+        finally:
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            self._meter.count((method, scope.get(TEMPLATE, "")), status, clock() - began)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._check(scope)
         except RequestRefused as error:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from penstock.cache import PenstockError
 from penstock.serve.http.event_stream import EventStreams
+from penstock.serve.http.gate import TEMPLATE
 from penstock.serve.http.openapi import description_of
 from penstock.serve.http.parameters import known
 from penstock.serve.http.responses import RequestRefused, error_response, json_response, refused
@@ -22,7 +23,7 @@ from penstock.serve.http.table_routes import TableRoutes
 from penstock.serve.http.view_routes import ViewRoutes
 from penstock.serve.store.store_reading import StoreReading
 
-__all__ = ["HttpService"]
+__all__ = ["HttpService", "routes_of_api"]
 
 _log = logging.getLogger("penstock.serve")
 
@@ -32,6 +33,11 @@ class _Route:
     method: str
     path: str
     handler: Callable[[Request], Awaitable[Response]]
+
+    async def called(self, request: Request) -> Response:
+        """Note the route for the meters, and call its handler."""
+        request.scope[TEMPLATE] = self.path
+        return await self.handler(request)
 
 
 class HttpService:
@@ -65,7 +71,7 @@ class HttpService:
             HTTPException: _unknown,
             Exception: _failed,
         }
-        routes = [Route(own.path, own.handler, methods=[own.method]) for own in self.routes]
+        routes = [Route(own.path, own.called, methods=[own.method]) for own in self.routes]
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def _status(self, request: Request) -> Response:
@@ -86,6 +92,11 @@ class HttpService:
         return json_response(description_of())
 
 
+def routes_of_api() -> list[tuple[str, str]]:
+    """Return method and path of each route, without a store."""
+    return [(method.upper(), path) for path, own in description_of()["paths"].items() for method in own]
+
+
 async def _unknown(request: Request, error: HTTPException) -> Response:
     """Answer a path or method that no route has."""
     text = f"there is no {request.method} {request.url.path}; /openapi.json lists all routes"
@@ -94,5 +105,5 @@ async def _unknown(request: Request, error: HTTPException) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """Answer a fault of this package."""
-    _log.error("%s %s failed", request.method, request.scope["route"].path if "route" in request.scope else "?")
+    _log.error("%s %s failed", request.method, request.scope.get(TEMPLATE))
     return refused(RequestRefused(500, "fault", "this is a fault of penstock itself; the server's log has the details"))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.engine import Engine, Snapshot
 from penstock.remote import Operation
+from penstock.serve.store.call_meters import FrontMeter
 from penstock.serve.store.store_access import StoreAccess
 from penstock.views import App
 
@@ -25,9 +26,10 @@ _READERS = 4
 class StoreReading:
     """The store of one front."""
 
-    def __init__(self, app: App, access: StoreAccess) -> None:
+    def __init__(self, app: App, access: StoreAccess, meter: FrontMeter) -> None:
         self.app = app
         self.access = access
+        self.meter = meter
         self._writers = ThreadPoolExecutor(_WRITERS, "penstock-write")
         self._readers = ThreadPoolExecutor(_READERS, "penstock-read")
 
@@ -43,7 +45,13 @@ class StoreReading:
     async def write(self, operation: Operation[A], **arguments: Any) -> A:
         """Have the holder perform an operation, in a thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writers, lambda: self.access.call(operation, **arguments))
+        asked = loop.time()
+
+        def call() -> A:
+            self.meter.waited(loop.time() - asked)
+            return self.access.call(operation, **arguments)
+
+        return await loop.run_in_executor(self._writers, call)
 
     async def read(self, work: Callable[[], A]) -> A:
         """Do a long read in a thread."""
