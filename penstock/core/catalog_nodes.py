@@ -11,8 +11,15 @@ from itertools import chain
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog
 from penstock.core.metadata.store_state import StateRow
-from penstock.gateway import KeySide, RowSideDocuments, TableNode, TableSideDocuments, moved_lines_db
-from penstock.join import JoinedViewNode, JoinNode, JoinNodes, SideDocuments, SideNode
+from penstock.gateway import (
+    JoinSideDocuments,
+    KeySide,
+    RowSideDocuments,
+    TableNode,
+    TableSideDocuments,
+    moved_lines_db,
+)
+from penstock.join import JoinNode, JoinNodes, SideDocuments, SideNode, StoredJoin
 from penstock.mapreduce import (
     FunctionMapper,
     HiddenGeneration,
@@ -61,18 +68,20 @@ class NodeMaker:
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
         """Make the nodes of all joins, and those of the views on them, and add the views to `known`."""
-        out: list[JoinNode] = []
+        out: dict[str, JoinNode] = {}
         for join in self.app.joins():
-            nodes = chain(*(table.views for table in tables.values()), *(view.children for view in known.values()))
+            tops = chain(*(table.views for table in tables.values()), *(node.views for node in out.values()))
+            nodes = chain(tops, *(view.children for view in known.values()))
             sides = {node.name: node for node in nodes if isinstance(node, SideNode)}
-            views = [node for node in self._views_on(reader, join, None, known) if isinstance(node, JoinedViewNode)]
+            views = self._views_on(reader, join, None, known)
             own = [sides[view.name] for view in side_views(join)]
-            documents = [side_documents(node.side, self.numbers, self.seed) for node in own]
+            stored = {name: node.stored for name, node in out.items()}
+            documents = [side_documents(node.side, self.numbers, self.seed, stored.__getitem__) for node in own]
             for node, rows in zip(own, documents, strict=True):
                 if isinstance(node.side.source, View):
                     node.look_up = rows.find  # the rows of a view are not written yet
-            out.append(JoinNode(join, self.numbers[join.name], own, documents, views))
-        return JoinNodes(out)
+            out[join.name] = JoinNode(join, self.numbers[join.name], own, documents, views)
+        return JoinNodes([*out.values()])
 
     def _sides_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
         nodes: list[ViewNode] = []
@@ -96,10 +105,7 @@ class NodeMaker:
             number = self.numbers[view.name]
             empty = reader.count(rows_db(number)) == 0
             few = 2 * self.limits.few
-            if isinstance(source, Join):
-                node: ViewNode = JoinedViewNode(view, number, empty, few)
-            else:
-                node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty, few)
+            node = ViewNode(view, number, spaces if isinstance(view.map, FieldMap) else None, empty, few)
             node.held = reader.count(held_db(number))
             node.rests = bool(reader.count(resting_db(number)))
             known[view.name] = node
@@ -108,12 +114,16 @@ class NodeMaker:
         return [*nodes, *self._sides_on(reader, source, spaces)]
 
 
-def side_documents(side: SideView, numbers: Mapping[str, int], seed: int) -> SideDocuments:
-    """Return the documents of a side, as entries of any snapshot."""
+def side_documents(
+    side: SideView, numbers: Mapping[str, int], seed: int, joins: Callable[[str], StoredJoin]
+) -> SideDocuments:
+    """Return the documents of a side, as entries of any snapshot. `joins` returns the earlier joins by name."""
+    if isinstance(side.source, Join):
+        return JoinSideDocuments(side, numbers[side.name], joins(side.source.name))
     number, source = numbers[side.name], numbers[side.source.name]
     if isinstance(side.source, Table):
         return TableSideDocuments(side, number, side.source, source, seed)
-    assert isinstance(side.source, View), "stores keep joins of tables and views"
+    assert isinstance(side.source, View), "there are no other sources"
     return RowSideDocuments(side, number, side.source, source)
 
 

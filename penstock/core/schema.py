@@ -94,7 +94,7 @@ class Schema:
             StoredSide(
                 side,
                 None if side.by_key else SideIndex(numbers[side.name], len(side.projection)),
-                side_documents(side, numbers, self.catalog.seed),
+                side_documents(side, numbers, self.catalog.seed, self.join),
             )
             for side in side_views(join)
         ]

@@ -24,7 +24,7 @@ from penstock.gateway.refresh.held_documents import refresh_view, rest
 from penstock.gateway.refresh.table_refresh import refresh_documents
 from penstock.gateway.sides.key_side import KeySide
 from penstock.gateway.sides.side_documents import TableSideDocuments
-from penstock.gateway.sides.side_rows import RowSideDocuments
+from penstock.gateway.sides.side_rows import JoinSideDocuments, RowSideDocuments
 from penstock.gateway.supersession import superseded
 from penstock.gateway.table_databases import CHECKING, META_PLACE, table_labels
 from penstock.gateway.table_node import TableNode
@@ -44,6 +44,7 @@ __all__ = [
     "Form",
     "GenerationScan",
     "IntakeReport",
+    "JoinSideDocuments",
     "KeySide",
     "LineBlock",
     "Outcome",

@@ -3,7 +3,7 @@
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.join_node import JoinNode, JoinNodes
-from penstock.join.joined_columns import encoded_keys, row_documents, row_keys
+from penstock.join.joined_columns import RowColumns, ViewColumns, encoded_keys, row_documents, row_keys, row_sources
 from penstock.join.joined_rows import (
     How,
     JoinChange,
@@ -13,7 +13,7 @@ from penstock.join.joined_rows import (
     SideChange,
     joined_changes,
 )
-from penstock.join.joined_view import JoinedViewNode
+from penstock.join.joined_view import row_plan
 from penstock.join.product import BLOCK
 from penstock.join.side_check import check_side, side_digest
 from penstock.join.side_entries import Entries, Ints, Positions
@@ -35,13 +35,13 @@ __all__ = [
     "JoinNode",
     "JoinNodes",
     "JoinedRows",
-    "JoinedViewNode",
     "KeptEntries",
     "KeySideKept",
     "LimitHold",
     "LimitedValue",
     "LookUp",
     "Positions",
+    "RowColumns",
     "SideChange",
     "SideDocuments",
     "SideIndex",
@@ -49,6 +49,7 @@ __all__ = [
     "SideNode",
     "StoredJoin",
     "StoredSide",
+    "ViewColumns",
     "changed_entries",
     "changes_payload",
     "check_side",
@@ -58,6 +59,8 @@ __all__ = [
     "read_changes",
     "row_documents",
     "row_keys",
+    "row_plan",
+    "row_sources",
     "side_dbs",
     "side_digest",
 ]

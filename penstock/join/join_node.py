@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from penstock.cache import Reader, Store, pack, seal, stored_key
 from penstock.join.joined_columns import RowColumns, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows
-from penstock.join.joined_view import JoinedViewNode, RowInput, row_deltas
+from penstock.join.joined_view import RowInput, row_deltas, row_input
 from penstock.join.side_node import SideNode
 from penstock.join.stored_join import SideDocuments, StoredJoin, StoredSide
-from penstock.mapreduce import Writes, held_db
+from penstock.mapreduce import ViewNode, Writes, held_db
 from penstock.views import Join
 
 __all__ = ["JoinNode", "JoinNodes"]
@@ -32,13 +32,13 @@ class JoinNode:
         number: int,
         sides: Sequence[SideNode],
         documents: Sequence[SideDocuments],
-        views: Sequence[JoinedViewNode],
+        views: Sequence[ViewNode],
     ) -> None:
         self.join = join
         self.name = join.name
         self.number = number
         self.sides = tuple(sides)
-        self.views = tuple(views)
+        self.views = tuple(views)  # and the sides of other joins that read its rows
         self._stored = [StoredSide(side.side, side.index, own) for side, own in zip(self.sides, documents, strict=True)]
         self._projected = self.stored.row_sides
 
@@ -71,7 +71,7 @@ class JoinNode:
                 yield kept
 
     def _send(self, reader: Reader, change: JoinChange, writes: Writes) -> None:
-        inputs = {view: one for view in self.views if (one := view.start()) is not None}
+        inputs = {view: one for view in self.views if (one := row_input(view)) is not None}
         if inputs:
             self._add(change, inputs)
         deltas = row_deltas(self._projected, self._rows(change)) if len(inputs) < len(self.views) else []
@@ -83,7 +83,7 @@ class JoinNode:
             else:
                 one.fold(reader, writes)
 
-    def _add(self, change: JoinChange, inputs: dict[JoinedViewNode, RowInput]) -> None:
+    def _add(self, change: JoinChange, inputs: dict[ViewNode, RowInput]) -> None:
         """Add rows to the inputs as columns, in blocks. Drop the input of a view that can't take a row."""
         for rows in self._rows(change):
             columns = RowColumns(self._projected, rows)

@@ -1,4 +1,4 @@
-"""A view on a join as a node: it folds the rows that come and go.
+"""The rows that come and go, as the input of the views on a join, and of the joins of which it is a side.
 
 Rows reach it as columns. A function view gets them paired by key, as changes of parent rows. So does a field view that
 holds a row or can't take one. Invariant: a view folds once per transaction, from both forms alike.
@@ -7,6 +7,7 @@ holds a row or can't take one. Invariant: a view folds once per transaction, fro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,29 +26,24 @@ from penstock.mapreduce import (
 )
 from penstock.views import Key, SideView, View
 
-__all__ = ["JoinedViewNode", "RowInput", "row_deltas"]
+__all__ = ["RowInput", "row_deltas", "row_input", "row_plan"]
 
 
-class JoinedViewNode(ViewNode):
-    """The node of a view on a join."""
+@lru_cache(maxsize=256)
+def row_plan(view: View) -> FieldPlan:
+    """Return the fields of joined rows that a view reads."""
+    return FieldPlan.of(Key((), False), None, [view])
 
-    def __init__(self, view: View, number: int, complete: bool, few: int = FEW) -> None:
-        super().__init__(view, number, None, complete, few)
-        self._plan = FieldPlan.of(Key((), False), None, [view])
 
-    def start(self) -> RowInput | None:
-        """Return an input for rows as columns; None if rows must be paired by key."""
-        return RowInput(self, self.mapper) if isinstance(self.mapper, FieldMapper) and not self.held else None
-
-    def columns(self, rows: RowColumns) -> ViewColumns:
-        """Return the columns of rows for this view."""
-        return ViewColumns(self._plan, self.spaces, rows)
+def row_input(view: ViewNode) -> RowInput | None:
+    """Return an input for rows as columns; None if rows must be paired by key."""
+    return RowInput(view, view.mapper) if isinstance(view.mapper, FieldMapper) and not view.held else None
 
 
 class RowInput:
-    """The rows of one transaction for a field view, as contributions."""
+    """The rows of one transaction for a field view or a side, as contributions."""
 
-    def __init__(self, view: JoinedViewNode, mapper: FieldMapper) -> None:
+    def __init__(self, view: ViewNode, mapper: FieldMapper) -> None:
         self.view = view
         self.own = TransactionContributions()
         self._leaving: dict[int, list[Part]] = {}
@@ -57,7 +53,7 @@ class RowInput:
         """Add the contributions of rows. Return False if the view can't take one of them."""
         view = self.view
         every = np.arange(columns.n)
-        mapped, stuck = self._mapper.mapped(view.columns(columns), None, every)
+        mapped, stuck = self._mapper.mapped(ViewColumns(row_plan(view.view), view.spaces, columns), None, every)
         if stuck:
             return False
         added = mapped.sourced(row_sources(rows) if view.keeps else None)

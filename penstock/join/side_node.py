@@ -75,7 +75,7 @@ class SideNode(ViewNode):
         writes.gathered.setdefault(self.number, TransactionContributions()).add(plus, minus)
 
     def fold_gathered(self, reader: Reader, writes: Writes) -> None:
-        """Do nothing: the join takes what a transaction gathers."""
+        """Leave gathered contributions to the join, which takes them when all sides have theirs."""
 
     def change(self, reader: Reader, own: TransactionContributions | None, writes: Writes) -> SideChange:
         """Return M, P and K of a transaction. A document whose entry stays as it is belongs to K.

@@ -47,7 +47,7 @@ from penstock.mapreduce.maps.emissions import (
     Yielded,
     emissions_row,
 )
-from penstock.mapreduce.maps.field_map import FieldMapper
+from penstock.mapreduce.maps.field_map import FieldColumns, FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
 from penstock.mapreduce.maps.held_rows import held_row
@@ -108,6 +108,7 @@ __all__ = [
     "FeedChanges",
     "FewContributions",
     "FewFields",
+    "FieldColumns",
     "FieldMapper",
     "FieldPlan",
     "FieldSearch",

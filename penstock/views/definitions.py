@@ -68,6 +68,10 @@ class Definitions(Protocol):
         """Return all views, each after its source."""
         ...
 
+    def joins(self) -> tuple[Source, ...]:
+        """Return all joins, each after its sides."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(ABC):

@@ -165,12 +165,6 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
                 f"{what} has {len(join.sides)} sides, and stores keep joins of two; leave out side "
                 f"{join.sides[-1].name!r}"
             )
-        for side in join.sides:
-            if isinstance(side.source, Join):
-                raise DefinitionError(
-                    f"side {side.name!r} of {what} is the join {side.source.name!r}, and stores keep joins of tables "
-                    f"and views; join {', '.join(repr(table.name) for table in side.source.tables)} instead"
-                )
 
 
 def check_unjoined(joins: Iterable[Join], what: str, instead: str, tables: Iterable[str] | None = None) -> None:

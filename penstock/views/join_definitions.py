@@ -8,7 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -83,7 +83,8 @@ class Join(Source):
 
     def shown_key(self, key: Any) -> Any:
         """Return the keys of a row's documents, without the condition values that also name the row."""
-        return key[: len(self.sides)]
+        own = zip(self.sides, key, strict=False)
+        return tuple(None if part is None else side.source.shown_key(part) for side, part in own)
 
     @property
     def row_sides(self) -> tuple[Side, ...]:
@@ -287,8 +288,28 @@ def _projected(join: Join, side: str) -> tuple[Path, ...]:
     for view in join.app.views():
         if view.source is join:
             read += _values_read(view, view.map) if isinstance(view.map, FieldMap) else [(side,)]
-    own = dict.fromkeys(path[1:] for path in read if path[0] == side)
-    return ((),) if () in own else tuple(sorted(own))
+    for other in join.app.joins():
+        assert isinstance(other, Join), "it is one of the joins"
+        for reader in other.sides:
+            if reader.source is join:
+                read += _side_reads(other, reader)
+    own = {path[1:] for path in read if path[0] == side}
+    return _whole_document(join, side) if () in own else tuple(sorted(own))
+
+
+def _side_reads(join: Join, side: Side) -> Iterator[Path]:
+    """Yield the paths of a side that a join reads: for its condition, its filter, and its own readers."""
+    yield from (path[1:] for pair in join.on for path in pair if path[0] == side.name)
+    yield from () if side.where is None else side.where.paths()
+    yield from _projected(join, side.name)
+
+
+def _whole_document(join: Join, side: str) -> tuple[Path, ...]:
+    """Return the paths of a whole document of a side. A row of a join has its sides."""
+    own = join.side(side)
+    assert own is not None, side
+    source = own.source
+    return tuple(sorted((one.name,) for one in source.row_sides)) if isinstance(source, Join) else ((),)
 
 
 def _values_read(view: View, fields: FieldMap) -> list[Path]:

@@ -122,6 +122,29 @@ def layered(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool 
     return app
 
 
+def nested(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool = False) -> ps.App:
+    """Return an app whose joins have joins as sides: of a table, of itself, and with rows that have no match."""
+    app = ps.App("nested")
+    orders = app.table("orders", key="id", ts=ts, merge=merge)
+    customers = app.table("customers", key="id", ts=ts, merge=merge)
+    kept = app.join("kept", order=orders, customer=customers, on={"order.c": "customer.id"}, how="left", limit=8)
+    sold = kept.where(ps.field("order.paid") == True) if filtered else kept  # noqa: E712
+    again = app.join("again", sale=sold, other=orders, on=[("sale.order.d", "other.c"), ("sale.order.a", "other.a")])
+    again.view("counts", key="sale.customer.country", reduce={"n": ps.count(), "sum": ps.sum("sale.order.a")})
+    again.view("rows", key=("other.id", "sale.order.id"), value="sale.customer.address", reduce=None)
+
+    @again.view(reduce=ps.count())
+    def whole(row: dict[str, Any]) -> Iterator[Any]:
+        yield (row["sale"]["customer"] or {}).get("country"), None
+
+    pairs = app.join("pairs", one=kept, other=kept, on={"one.customer.age": "other.order.a"}, how="full", limit=9)
+    pairs.view("ages", key="one.order.c", value="other.customer.age", reduce=ps.sum(), sources=True)
+    ages = pairs.view("by_age", key="other.customer.age", reduce=ps.count())
+    apart = app.join("apart", pair=pairs, age=ages, on={"pair.one.order.a": "age.key"}, how="anti")
+    apart.view("left", key="pair.other.order.id", value="pair.one.order.id", reduce=ps.collect(20))
+    return app
+
+
 def document(rng: random.Random, table: str, key: int, ts: int) -> dict[str, Any]:
     """Return a document; some of its fields may be absent."""
     if table == "orders":

@@ -17,11 +17,11 @@ from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.inputs.joined_trial import joined, layered
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
-from tests.join.engine_histories import document, history, judged, records, shop
+from tests.join.engine_histories import document, history, judged, nested, records, shop
 from tests.join.engine_histories import layered as layered_shop
 
 TRIALS = (joined(), layered())
-APPS = (shop, layered_shop)
+APPS = (shop, layered_shop, nested)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -29,9 +29,10 @@ def test_views_on_joins_equal_the_nested_loop(seed: int) -> None:
     assert history(seed) is None
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_joins_of_views_equal_the_nested_loop(seed: int) -> None:
-    assert history(seed, app_of=layered_shop) is None
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("app_of", APPS[1:])
+def test_joins_of_views_and_joins_equal_the_nested_loop(seed: int, app_of: Callable[..., ps.App]) -> None:
+    assert history(seed, app_of=app_of) is None
 
 
 @pytest.mark.parametrize("seed", range(12))

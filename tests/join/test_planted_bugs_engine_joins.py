@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+import penstock as ps
 from penstock.cache import PenstockError
 from penstock.testing.inputs.joined_trial import joined
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
 from tests.harness.planting import Bug
-from tests.join.engine_histories import history, layered
+from tests.join.engine_histories import history, layered, nested
 
 SEEDS = (0, 1, 5, 13)  # each bug is found by one of them
 
@@ -181,11 +184,39 @@ VIEW_BUGS = [
 ]
 
 
-def found_in_layers(seed: int) -> bool:
-    """Return True if a history of joins of views differs from the oracle."""
+JOIN_BUGS = [
+    Bug(
+        "a join does not send its rows to the joins on it",
+        "join.join_node:JoinNode._send",
+        "for view in self.views:",
+        "for view in [own for own in self.views if own.keeps is False or own.view.index is False]:",
+    ),
+    Bug(
+        "a row of a side that is a join is retracted by the key of its first document",
+        "join.joined_columns:row_sources",
+        "text[:] = encoded_keys(rows)",
+        "text[:] = [encode_entry((key[0],)) for key in row_keys(rows)]",
+    ),
+    Bug(
+        "the projection of a join lacks the conditions of the joins on it",
+        "views.join_definitions:_side_reads",
+        "for pair in join.on for path in pair if path[0] == side.name",
+        "for pair in join.on for path in pair if path[0] is None",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", JOIN_BUGS, ids=lambda bug: bug.name)
+def test_a_bug_planted_below_a_join_of_joins_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert any(found_in_layers(seed, nested) for seed in SEEDS)
+
+
+def found_in_layers(seed: int, app_of: Callable[..., ps.App] = layered) -> bool:
+    """Return True if a history of joins of views or joins differs from the oracle."""
     try:
-        return history(seed, app_of=layered) is not None
-    except (PenstockError, AssertionError, IndexError, KeyError, ValueError, AttributeError):
+        return history(seed, app_of=app_of) is not None
+    except (PenstockError, AssertionError, AttributeError, LookupError, StopIteration, ValueError):
         return True
 
 

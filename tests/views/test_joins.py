@@ -213,10 +213,10 @@ def test_a_store_refuses_other_sides(shop: Shop) -> None:
         check_runnable(app.joins())
     other = ps.App("other")
     users = other.table("users", key="id")
-    pairs = other.join("pairs", one=users, other=users, on={"one.name": "other.id"})
-    named = other.join("named", user=users, pair=pairs, on={"user.name": "pair.one.name"})
+    rows = other.join("pairs", one=users, other=users, on={"one.name": "other.id"})
+    named = other.join("named", user=users, row=rows, own=users, on={"user.name": "row.one.name", "own.id": "user.id"})
     assert isinstance(named, Join)
-    with pytest.raises(DefinitionError, match="'pair'"):
+    with pytest.raises(DefinitionError, match="'own'"):
         check_runnable(other.joins())
     with pytest.raises(DefinitionError, match="partition"):
         check_runnable(other.joins(), 2)

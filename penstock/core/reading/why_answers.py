@@ -117,6 +117,8 @@ def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
 
 def _side_documents(snap: Reading, source: Source, keys: Sequence[Any]) -> list[Any]:
     """Return the documents of a side with these keys. The row of a view has its key in the form of documents."""
+    if isinstance(source, Join):
+        return joined_rows(snap, source, keys)
     if isinstance(source, View):
         results = snap.view(source.name).get_many(keys)
         return [{"key": unpack(canonical(key)), "value": own} for key, own in zip(keys, results, strict=True)]

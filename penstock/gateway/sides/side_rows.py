@@ -1,4 +1,4 @@
-"""The rows of a view as entries of a side of a join, read in any snapshot.
+"""The rows of a view or a join as entries of a side of a join, read in any snapshot.
 
 Invariants:
 
@@ -14,11 +14,21 @@ from itertools import islice
 import numpy as np
 
 from penstock.cache import Reader, decode_key, stored_key
-from penstock.join import Entries, Ints, SideNode
-from penstock.mapreduce import DecodedColumns, Decoder, FieldMapper, FieldPlan, SourceKeys, Spaces, codec_of, rows_db
+from penstock.join import Entries, Ints, RowColumns, SideNode, StoredJoin, ViewColumns, row_plan, row_sources
+from penstock.mapreduce import (
+    DecodedColumns,
+    Decoder,
+    FieldColumns,
+    FieldMapper,
+    FieldPlan,
+    SourceKeys,
+    Spaces,
+    codec_of,
+    rows_db,
+)
 from penstock.views import Key, SideView, View
 
-__all__ = ["RowSideDocuments", "found_entries", "held_entries", "mapped_entries"]
+__all__ = ["JoinSideDocuments", "RowSideDocuments", "found_entries", "held_entries", "mapped_entries"]
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -68,7 +78,29 @@ class RowSideDocuments:
         return keys, decoder.of_dicts(docs, keys=False)
 
 
-def mapped_entries(node: SideNode, reader: Reader, columns: DecodedColumns, keys: SourceKeys) -> Entries:
+class JoinSideDocuments:
+    """The documents of a side whose source is another join."""
+
+    def __init__(self, side: SideView, number: int, source: StoredJoin) -> None:
+        self._side = side
+        self._number = number
+        self._source = source
+
+    def all(self, reader: Reader) -> Iterator[Entries]:
+        """Yield all entries."""
+        spaces, sides = Spaces(), self._source.row_sides
+        node = SideNode(self._side, self._number, spaces)
+        for rows in self._source.rows(reader):
+            columns = ViewColumns(row_plan(self._side), spaces, RowColumns(sides, rows))
+            yield mapped_entries(node, reader, columns, row_sources(rows))
+        yield from held_entries(node, reader)
+
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
+        """Refuse: no condition is the key of a joined row."""
+        raise AssertionError("a side that is a join has an index")
+
+
+def mapped_entries(node: SideNode, reader: Reader, columns: FieldColumns, keys: SourceKeys) -> Entries:
     """Return the entries of documents with these keys, but of held ones."""
     assert isinstance(node.mapper, FieldMapper), "a side has no function"
     mapped, _ = node.mapper.mapped(columns, None, np.arange(keys.lane.size))

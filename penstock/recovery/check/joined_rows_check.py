@@ -44,7 +44,8 @@ def checked_side(
 def side_holds(snap: Snapshot, join: Join) -> bool:
     """Return True if a side of a join holds a document. It counts with its last accepted version, which is gone."""
     own = [side for side in snap.schema.sides if isinstance(side.view, SideView) and side.view.join == join.name]
-    return any(snap.reader().count(held_db(side.number)) for side in own)
+    below = (side.source for side in join.sides if isinstance(side.source, Join))
+    return any(snap.reader().count(held_db(side.number)) for side in own) or any(side_holds(snap, j) for j in below)
 
 
 def joined_documents(snap: Snapshot, join: Join) -> list[tuple[Any, Any]] | None:
@@ -59,6 +60,8 @@ def joined_documents(snap: Snapshot, join: Join) -> list[tuple[Any, Any]] | None
 
 def _documents(snap: Snapshot, source: Source) -> list[tuple[Any, Any]]:
     """Return the documents of a side by key."""
+    if isinstance(source, Join):
+        return joined_documents(snap, source) or []
     if isinstance(source, View):
         return view_documents(snap.view(source.name).items())
     return list(snap.table(source.name).items())

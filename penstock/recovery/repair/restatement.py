@@ -24,7 +24,7 @@ from penstock.recovery.repair.repair_errors import NotComplete, RebuildIncomplet
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
 from penstock.recovery.repair_report import Mended, Repaired
-from penstock.views import ABSENT, Progress, Row, Side, View
+from penstock.views import ABSENT, Join, Progress, Row, Side, View
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 _MANY = 10_000  # changed rows above which a chained view is repaired as a whole
@@ -108,7 +108,7 @@ class Restatement:
                     self.join(join.name)
 
     def join(self, name: str) -> None:
-        """Repair the indexes of a join's sides, and then the views on it."""
+        """Repair the indexes of a join's sides, then the views on it, and the joins that read its rows."""
         for node in self.site.app.joins():
             for side in node.sides if node.name == name else ():
                 wrong = self._differing(name, side)
@@ -116,6 +116,9 @@ class Restatement:
                     self.anew.append(f"join {name!r}, side {side.name!r}, {wrong} entries of its index")
         for view in [view.name for view in self.site.views.values() if view.view.source.name == name]:
             self.view(view, None)
+        for join in self.site.app.joins():
+            if name in {side.source.name for side in join.sides}:
+                self.join(join.name)
 
     def _differing(self, join: str, side: Side) -> int:
         """Repair the entries of a side. Return the number of wrong ones. Repair damaged rows of its view first."""
@@ -130,7 +133,8 @@ class Restatement:
     def joins_of(self, table: str) -> None:
         """Repair the joins that read a table, as wholes: nothing names the rows that one document may have left."""
         for join in self.site.app.joins():
-            if table in {own.name for own in join.tables}:
+            below = [side.source for side in join.sides if isinstance(side.source, Join)]
+            if table in {own.name for own in join.tables} and not _reads_any(below, table):
                 self.join(join.name)
 
     def _on_wrong_rows(self, name: str) -> bool:
@@ -255,6 +259,11 @@ class Restatement:
                 start = block[-1][0] + b"\0" if len(block) == _BLOCK else None
                 for a in range(0, len(gone), STEP):
                     self.step(place, "forget", name, db, gone[a : a + STEP])
+
+
+def _reads_any(joins: Sequence[Join], table: str) -> bool:
+    """Return True if a table is below one of these joins."""
+    return any(table in {own.name for own in join.tables} for join in joins)
 
 
 def _row(one: ReplacedGroup, old: bool) -> Row | None:

@@ -51,7 +51,7 @@ def joined() -> Trial:
 
 
 def layered() -> Trial:
-    """Return an app whose joins have views as sides, beside the table of a view and on another join."""
+    """Return an app whose joins have views and joins as sides, beside the table of a view and on another join."""
     app = App("layered")
     orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
     totals = orders.view("totals", key="c", value="n", reduce={"sum": sum(), "n": count()})
@@ -69,6 +69,8 @@ def layered() -> Trial:
     known.view("rows", key="named.value", value="share.value", reduce=None)
     pairs = app.join("pairs", customer=customers, list=lists, on={"customer.id": "list.value"}, limit=20)
     pairs.view("listed", key="list.key", reduce=count(), sources=True)
+    deep = app.join("deep", share=beside, customer=customers, on={"share.order.c": "customer.id"}, how="full", limit=30)
+    deep.view("names", key="customer.name", value="share.total.value.sum", reduce=sum())
     return _trial(app, (1, 2, 3, "a", _LONG))
 
 

@@ -1,0 +1,105 @@
+"""Joins as sides of joins: every operation of a store works on them as on sides that are tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.join import Entries
+from penstock.mapreduce import Writes
+from penstock.testing import TestEngine
+
+
+def everything() -> ps.App:
+    """Return an app with a join of a join and a table, and a function view on it."""
+    app = ps.App("everything")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    lines = app.table("lines", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on={"order.c": "customer.id"})
+    items = app.join("items", sale=sold, line=lines, on={"sale.order.id": "line.order"})
+    items.view("sums", key="sale.customer.country", value="line.a", reduce=ps.sum())
+
+    @items.view(reduce=ps.count())
+    def words(row: Any) -> Any:
+        yield row["sale"]["customer"]["country"] + row["line"].get("word", "")
+
+    by_note = app.join("by_note", sale=sold, line=lines, on={"sale.order.note": "line.word"})
+    by_note.view("notes", key="sale.order.note", reduce=ps.count())
+    return app
+
+
+@pytest.fixture
+def engine() -> TestEngine:
+    own = TestEngine(everything())
+    own.put("customers", {"id": 1, "country": "no"}, {"id": 2, "country": "se"})
+    own.put("orders", *({"id": key, "c": 1 + key % 2} for key in range(3)))
+    own.put("lines", *({"id": key, "order": key % 3, "a": key} for key in range(6)))
+    return own
+
+
+def test_a_change_below_the_inner_join_reaches_the_outer_one(engine: TestEngine) -> None:
+    assert engine.view("sums") == {"no": 10, "se": 5}
+    with engine.engine.batch() as batch:
+        batch.put("customers", {"id": 2, "country": "dk"})
+        batch.put("lines", {"id": 0, "order": 1, "a": 100})
+    assert engine.view("sums") == {"no": 10, "dk": 105}
+    engine.delete("orders", 1)
+    assert engine.view("sums") == engine.view("words") | {"no": 10} == {"no": 10}
+    assert engine.engine.check().ok
+
+
+def test_why_names_the_keys_of_all_documents(engine: TestEngine) -> None:
+    with engine.engine.snapshot() as snap:
+        for view in ("sums", "words"):
+            found = list(snap.view(view).why("se"))
+            assert [one.key for one in found] == [((1, 2), 1), ((1, 2), 4)]
+            sale = {"order": {"id": 1, "c": 2}, "customer": {"id": 2, "country": "se"}}
+            assert found[0].document == {"sale": sale, "line": {"id": 1, "order": 1, "a": 1}}
+
+
+def test_a_row_is_held_for_the_outer_join_alone(engine: TestEngine) -> None:
+    engine.put("orders", {"id": 0, "c": 1, "note": "x"})
+    engine.put("lines", {"id": 9, "order": 5, "word": "x"})
+    assert engine.view("notes") == {"x": 1}
+    engine.put("orders", {"id": 0, "c": 1, "note": {"text": "x"}})
+    [entry] = engine.engine.quarantine()
+    assert (entry.view, entry.key) == ("by_note", (0, 1))
+    assert entry.document["order"]["note"] == {"text": "x"}
+    assert "side 'sale' by 'order.note'" in entry.reason
+    assert engine.view("notes") == {"x": 1}  # the row counts as it was
+    assert engine.view("sums") == {"no": 10, "se": 5}
+    assert engine.engine.check().ok
+    assert engine.engine.status()["joins"]["by_note"]["held"] == 1
+    assert engine.engine.retry().left == 1
+    assert engine.engine.drop(view="by_note").dropped == 1
+    assert engine.view("notes") == {}
+    engine.put("orders", {"id": 0, "c": 1, "note": "x"})
+    assert engine.view("notes") == {"x": 1}
+    assert list(engine.engine.quarantine()) == []
+
+
+@pytest.mark.parametrize("side", ["sold:order", "items:sale", "items:line"])
+@pytest.mark.parametrize("mend", ["check", "restate", "key"])
+def test_lost_entries_are_put_again(engine: TestEngine, side: str, mend: str) -> None:
+    store: Any = engine.engine.store
+
+    def lose(writer: Any, writes: Writes) -> None:
+        index = store.core.joins.sides[side].index
+        index.stage(writer, Entries.join(list(index.all(writer))), Entries.none(index.width), writes)
+        writes.changed = True
+
+    store.core.amend(lose)
+    store.core.forget()
+    assert not engine.engine.check().ok
+    if mend == "check":
+        engine.engine.check(fix=True)
+    elif mend == "restate":
+        engine.engine.restate("sold")
+    else:
+        engine.engine.restate("lines" if side == "items:line" else "orders", 1)
+    found = engine.engine.check()
+    assert found.ok, found
+    engine.put("customers", {"id": 1, "country": "dk"})
+    assert engine.view("sums") == {"dk": 10, "se": 5}
