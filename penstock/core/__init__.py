@@ -73,6 +73,7 @@ from penstock.core.reading.feed_reader import (
 )
 from penstock.core.reading.generation_differences import differing
 from penstock.core.reading.group_weights import Weight
+from penstock.core.reading.join_weights import JoinWeight
 from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.store_snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
@@ -106,6 +107,7 @@ __all__ = [
     "FeedReader",
     "FeedRequest",
     "ForeignPartition",
+    "JoinWeight",
     "Meters",
     "NextGeneration",
     "OpenState",

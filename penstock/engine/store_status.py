@@ -14,7 +14,7 @@ from penstock.cache import Reader, decode_key, log_db, read_mark, uncounted_in
 from penstock.core import OpenState, StoreLayout, built_of, read_result
 from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
 from penstock.recovery import held_documents
-from penstock.views import SideView
+from penstock.views import Join, SideView, side_paths
 
 if TYPE_CHECKING:
     from penstock.core import Core, Snapshot
@@ -132,10 +132,15 @@ def _join(core: Core, snap: Snapshot, name: str) -> Status:
         "held": sum(reader.count(held_db(side.number)) for side in sides) - resting,
         "resting": resting,
         "holds": list(islice(chain.from_iterable(_holds(reader, side) for side in sides), SHOWN)),
+        "empty": [_empty_side(join.join, side.view) for side in join.sides if side.is_empty(reader)],
         "above_limit": reader.count(held_db(join.number)),
         "largest": above,
         "memory": sum(own.nbytes() for own in core.joins if own.name == name),
     }
+
+
+def _empty_side(join: Join, side: SideView) -> Status:
+    return {"side": side.side, "source": side.source.name, "paths": side_paths(join, side.side)}
 
 
 def _holds(reader: Reader, view: ViewNode) -> Iterator[Status]:
@@ -186,7 +191,8 @@ def _views(snap: Snapshot, name: str, parts: Sequence[Status]) -> Status:
 
 def _joins(parts: Sequence[Status]) -> Status:
     lists = {name: list(islice(chain.from_iterable(part[name] for part in parts), SHOWN)) for name in _LISTED}
-    return _totals(parts, sources=parts[0]["sources"], **lists)
+    empty = [side for side in parts[0]["empty"] if all(side in part["empty"] for part in parts)]
+    return _totals(parts, sources=parts[0]["sources"], empty=empty, **lists)
 
 
 def _builds(parts: Sequence[Status], trouble: str | None) -> Status | None:

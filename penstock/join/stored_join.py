@@ -18,7 +18,7 @@ from penstock.cache import Reader, encode_entry, stored_key, unpack, unseal
 from penstock.join.joined_columns import row_documents, row_keys, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange
 from penstock.join.side_entries import Entries, Ints
-from penstock.join.side_index import SideIndex
+from penstock.join.side_index import SideIndex, side_dbs
 from penstock.join.side_node import KeySideKept
 from penstock.mapreduce import SourceKeys, held_db
 from penstock.views import Join, SideView
@@ -65,6 +65,10 @@ class StoredSide:
                     yield entries.take(null)
         else:
             yield from self.documents.all(reader)
+
+    def is_empty(self, reader: Reader) -> bool:
+        """Return True if there is an index without rows, because no document ever had a condition value."""
+        return self.index is not None and not any(reader.count(db) for db in side_dbs(self.index.number))
 
     def kept(self, reader: Reader) -> KeptEntries:
         """Return all entries by condition value."""

@@ -47,7 +47,7 @@ from penstock.views.fingerprints.definition_difference import (
     stored_definition,
 )
 from penstock.views.join_arguments import check_runnable, check_unjoined
-from penstock.views.join_definitions import Join, JoinStep, Side, SideView, rows_refused, side_views
+from penstock.views.join_definitions import Join, JoinStep, Side, SideView, rows_refused, side_paths, side_views
 from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
@@ -174,6 +174,7 @@ __all__ = [
     "restating",
     "restored_json",
     "rows_refused",
+    "side_paths",
     "side_views",
     "sources_of",
     "stored_definition",

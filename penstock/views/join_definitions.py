@@ -168,6 +168,11 @@ def rows_refused(join: Join) -> DefinitionError:
     )
 
 
+def side_paths(join: Join, side: str) -> list[str]:
+    """Return the paths of a side in the condition, each with the name of the side."""
+    return [".".join(path) for pair in join.on for path in pair if path[0] == side]
+
+
 def near_path(path: Path, names: Sequence[str]) -> str:
     """Return a path that begins with the most similar of these names of sides."""
     own = nearest(path[0], names) or names[0]

@@ -14,8 +14,8 @@ from penstock.cli.drawing.svg import svg
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names
 from penstock.cli.progress import progress
-from penstock.engine import Weight, memory_of_holder
-from penstock.views import App, Definition, FieldMap, Join, Table, View
+from penstock.engine import JoinWeight, Weight, memory_of_holder
+from penstock.views import App, Definition, FieldMap, Join, Table, View, side_paths
 
 _HOT = 5
 
@@ -39,7 +39,7 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
     """Show the graph of tables and views. For one VIEW (or table), also show its parts and the cost of an update.
 
     The command needs no store. If there is one, it adds the numbers of documents and groups. For one VIEW it reads all
-    rows, to find the groups with the most contributions.
+    rows, to find the groups with the most contributions. For a join it reads the entries of all sides.
     """
     app = load_app(ctx)
     only = None if view is None else app.lookup(view)
@@ -49,11 +49,11 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
     elif format == "svg":
         click.echo(svg(roots, app.name))
     else:
-        with progress(ctx, f"reading {view}", None) if isinstance(only, View) else nullcontext():
+        with progress(ctx, f"reading {view}", None) if isinstance(only, View | Join) else nullcontext():
             numbers, weight = _numbers(ctx, app, only)
         click.echo(text(roots, numbers))
         if only is not None:
-            facts = _facts(only, weight)
+            facts = _facts(only, weight, numbers)
             memory = None if weight is None else memory_of_holder(ctx.store)
             if memory is not None:
                 size = size_text(memory["views"].get(only.name, 0))
@@ -62,13 +62,15 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
             click.echo("\n" + "\n".join(f"{name:{wide}}  {fact}" for name, fact in facts))
 
 
-def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str, str], Weight | None]:
-    """Return the number of documents or groups by name, and the weight of the chosen view. Both need a store."""
+def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str, str], Weight | JoinWeight | None]:
+    """Return the number of documents or groups by name, and the weight of the chosen view or join, from a store."""
     try:
         with open_reader(ctx, app) as engine, engine.snapshot() as snap:
             tables, views = snap.schema.tables, snap.schema.views
             out = {name: _many(len(snap.table(name)), "document") for name in app.names() if name in tables}
             out |= {name: _many(len(snap.view(name)), "group") for name in app.names() if name in views}
+            if isinstance(only, Join) and only.name in snap.schema.joins:
+                return out, snap.join_weight(only.name, _HOT)
             return out, snap.weight(only.name, _HOT) if isinstance(only, View) and only.name in views else None
     except StoreMissing:
         return {}, None
@@ -78,7 +80,9 @@ def _many(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str]]:
+def _facts(
+    definition: Definition, weight: Weight | JoinWeight | None, numbers: dict[str, str]
+) -> list[tuple[str, str]]:
     if isinstance(definition, Table):
         return [
             ("is", sentence(definition)),
@@ -88,8 +92,12 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
         return [
             ("is", sentence(definition)),
             ("rows", "are not kept; a view on it with reduce=None keeps them as an index"),
-            ("an update", "reads and writes the entry of its condition value in the index of its side"),
+            (
+                "an update",
+                "writes the entry of its document in the index of its side, and changes a row for each match",
+            ),
             ("limit", f"{definition.limit:,} rows of one condition value"),
+            *(_join_weights(definition, weight, numbers) if isinstance(weight, JoinWeight) else ()),
         ]
     by_fields = isinstance(definition.map, FieldMap)
     out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _stored_line(definition))]
@@ -99,9 +107,32 @@ def _facts(definition: Definition, weight: Weight | None) -> list[tuple[str, str
     else:
         runs = "over columns, without Python for a document" if by_fields else "a Python call for each document"
     out.append(("runs", runs))
-    if weight is not None:
+    if isinstance(weight, Weight):
         out += _weights(definition, weight)
     return out
+
+
+def _join_weights(join: Join, weight: JoinWeight, numbers: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the sizes of the sides, and the cost of a change of each."""
+    out = []
+    for side, own in zip(join.sides, weight.sides, strict=True):
+        known = numbers.get(side.source.name, _many(own.entries, "document"))
+        paths = " and ".join(side_paths(join, side.name))
+        where = f"in {size_text(own.bytes)}" if own.bytes else "looked up by key"
+        has = f"{own.entries:,} have {paths}, {where}" if own.entries else f"none has {paths}"
+        each = f"one has {_rounded(own.average)} matches on average, {own.greatest:,} at most"
+        out.append((f"side {side.name}", f"{own.matching:,} of {known} match; {has}; {each}"))
+    average = _rounded(weight.pairs / weight.values) if weight.values else "0"
+    pairs = f"{_many(weight.pairs, 'pair')} at {_many(weight.values, 'condition value')}"
+    out.append(("matches", f"{pairs}, {average} at one on average"))
+    if weight.largest:
+        largest = ", ".join(f"{dumps(value)}: {left:,} × {right:,}" for value, left, right in weight.largest)
+        out.append(("largest", largest))
+    return out
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
 
 
 def _stored_line(view: View) -> str:

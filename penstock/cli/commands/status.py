@@ -147,7 +147,11 @@ def _page(ctx: Context, data: dict[str, Any]) -> str:
     if "digest" in data:
         lines.append(f"digest    {data['digest']}")
     lines += _scrub(data["scrub"])
-    parts = ["\n".join(lines), *(table.rstrip() for table in _tables(ctx, data)), "\n".join(_held(data))]
+    parts = [
+        "\n".join(lines),
+        *(table.rstrip() for table in _tables(ctx, data)),
+        "\n".join((*_unmatched(data), *_held(data))),
+    ]
     return "\n\n".join(filter(None, parts))
 
 
@@ -186,6 +190,17 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
     if data["reading"]:
         reading = [[r["source"], r["pid"], r["state"], r["lag"], r["rate"]] for r in data["reading"]]
         yield _drawn(ctx, reading, ["reads", "process", "state", "behind", "records/s"])
+
+
+def _unmatched(data: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each side of a join that has documents, none of them with a condition value."""
+    sources = {name: t["documents"] for name, t in data["tables"].items()}
+    sources |= {name: v["groups"] for name, v in data["views"].items()}
+    for name, join in data["joins"].items():
+        for own in join["empty"]:
+            n = sources.get(own["source"], 0)
+            if n:
+                yield f"join {name}: 0 of {n:,} {own['source']} match, since none has {' and '.join(own['paths'])}"
 
 
 def _held(data: dict[str, Any]) -> Iterator[str]:

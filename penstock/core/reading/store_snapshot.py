@@ -24,6 +24,7 @@ from penstock.core.metadata.source_offsets import read_spout_state
 from penstock.core.metadata.store_state import StateRow, read_state
 from penstock.core.reading.document_facts import DocumentFacts, document_facts
 from penstock.core.reading.group_weights import Weight, weight_of
+from penstock.core.reading.join_weights import JoinWeight, weigh_join
 from penstock.core.reading.visibility import read_spans, saved_position
 from penstock.core.reading.why_answers import why_of
 from penstock.core.schema import Schema
@@ -234,6 +235,14 @@ class Snapshot:
         """
         with self.naming():
             return weight_of(self.reader(), self._schema.view(view, self.reader()), hot)
+
+    def join_weight(self, join: str, largest: int) -> JoinWeight:
+        """Measure the sides of a join in one scan of their entries, and return its largest condition values.
+
+        snap.join_weight("sold", largest=5).pairs
+        """
+        with self.naming():
+            return weigh_join(self.stored_joins(join), largest)
 
     def close(self) -> None:
         """Close the snapshot.

@@ -166,3 +166,41 @@ def test_trees_and_indexes(workdir: Path, run: Run) -> None:
         "kept": {"told": [["b", None]]},
         "by_hand": {"told": [["b", 4]]},
     }
+
+
+JOINED = """
+import penstock as ps
+app = ps.App("joined")
+orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+sold = app.join("sold", order=orders, customer=customers, on={"order.customer": "customer.id"})
+sold.view("by_country", key="customer.country", reduce=ps.count())
+wrong = app.join("wrong", order=orders, customer=customers, on={"order.costumer": "customer.name"})
+wrong.view("by_name", key="customer.name", reduce=ps.count())
+"""
+
+
+def test_a_join_is_explained_with_the_matches_of_its_sides(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(JOINED)
+    assert "side order" not in facts(run("explain", "sold").stdout), "there is no store"
+    run("put", "orders", *(f'{{"id": {i}, "customer": {i % 4}}}' for i in range(6)))
+    run("put", "customers", *(f'{{"id": {i}, "name": "n{i}"}}' for i in (0, 1, 7)))
+    found = facts(run("explain", "sold").stdout)
+    order = r"4 of 6 documents match; 6 have order\.customer, in \d+ bytes; one has 0\.7 matches on average, 1 at most"
+    assert re.fullmatch(order, found["side order"])
+    assert found["side customer"].startswith("2 of 3 documents match; 3 have customer.id, looked up by key; ")
+    assert found["side customer"].endswith("; one has 1.3 matches on average, 2 at most")
+    assert found["matches"] == "4 pairs at 2 condition values, 2 at one on average"
+    assert sorted(found["largest"].split(", ")) == ["0: 2 × 1", "1: 2 × 1"]
+    found = facts(run("explain", "wrong").stdout)
+    assert found["side order"].startswith("0 of 6 documents match; none has order.costumer; ")
+    assert "largest" not in found
+
+
+def test_the_status_names_a_side_whose_path_no_document_has(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(JOINED)
+    run("put", "orders", '{"id": 1, "customer": 1}', '{"id": 2}')
+    shown = run("status", "--format", "table").stdout
+    assert "join wrong: 0 of 2 orders match, since none has order.costumer" in shown
+    assert "join sold: 0" not in shown
+    empty = json.loads(run("status").stdout)["joins"]["wrong"]["empty"]
+    assert {"side": "order", "source": "orders", "paths": ["order.costumer"]} in empty
