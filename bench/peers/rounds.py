@@ -68,6 +68,8 @@ class Run:
     def _jobs(self, workload: Workload, case: Case, batch: int) -> Iterator[Job]:
         one = case.batch or workload.quick[0]  # the size for systems without batches of their own
         for system in self.systems:
+            if self.quick and system.slow and workload.number != 1:
+                continue
             if workload.number in system.workloads and (system.batches or batch == one):
                 for setting in system.settings:
                     yield Job(workload.number, case.name, system.name, setting, batch)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 TABLE = "users"
 TOP = 10
-_CHANGES, _LARGEST_QUICK = 20_000, 1_000_000
+_CHANGES, _LARGEST_QUICK = 20_000, 100_000
 
 
 class How(StrEnum):
@@ -171,8 +171,8 @@ WORKLOADS = {
             6,
             "many keys",
             (_standard("many"),),
-            docs=(10_000_000, 1_000_000),
-            keys=(10_000_000, 1_000_000),
+            docs=(10_000_000, 500_000),
+            keys=(10_000_000, 500_000),
             batches=(50_000,),
             quick=(50_000,),
         ),

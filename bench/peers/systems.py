@@ -24,6 +24,7 @@ class System:
     tuned: str
     caveat: str
     batches: bool = True
+    slow: bool = False  # a quick run measures it on the first workload alone
     most: int | None = None  # documents at most, for a system that would take hours
 
 
@@ -81,6 +82,7 @@ SYSTEMS = (
         TWO_VIEWS - {6},
         "stateful steps by key and by group, deltas summed within a batch; recovery to SQLite each second; one worker",
         "Each step calls Python per document. With recovery a kill repeats up to a second of work.",
+        slow=True,
         batches=False,
     ),
     System(
@@ -92,6 +94,7 @@ SYSTEMS = (
         "recovery: exactly_once_v2; one thread",
         "It reads a topic from a broker on the same machine, whose CPU time counts, and writes changelogs and "
         "repartition topics back to it. The clock includes the start of its topology.",
+        slow=True,
         batches=False,
     ),
     System(
@@ -103,6 +106,7 @@ SYSTEMS = (
         "each second; parallelism 1",
         "It reads a file, and the last line of an id wins. The clock includes the start of its job, in a "
         "JVM that ran a small one. The changes of its views go to a file as text.",
+        slow=True,
         batches=False,
     ),
     System(
@@ -112,6 +116,7 @@ SYSTEMS = (
         TWO_VIEWS - {6},
         "documents in LevelDB; a query of both views after each batch brings them up to date",
         "It keeps every revision, and syncs no write. It gets 20,000 documents, since more would take hours.",
+        slow=True,
         most=20_000,
     ),
     System(
