@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.peers import plots
-from bench.peers.reasons import aim, reason
+from bench.peers.reasons import LIMITS, aim, reason
 from bench.peers.results import DOCUMENTS, QUIET, Results, Row
 from bench.peers.shapes import WORKLOADS
 from bench.peers.systems import PENSTOCK, SYSTEMS
@@ -82,7 +82,7 @@ def _case(folder: Path, rows: list[Row]) -> str:
     title = f"{first.job.case}, {max(row.docs for row in rows):,} documents"
     out = [f"### {title}\n"]
     if first.unit == DOCUMENTS:
-        name = f"plots/workload-{first.job.workload}-{first.job.case}.svg"
+        name = f"plots/workload-{first.job.workload}-{first.job.case.replace(' ', '-')}.svg"
         _plot(folder / name, title, rows)
         out.append(f"![{title}]({name})\n")
         out += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
@@ -162,9 +162,10 @@ def _plot(path: Path, title: str, rows: list[Row]) -> None:
     named = [
         (f"{row.job.system}, {row.job.setting}", row.cpu_median, row.median)
         for row in sorted(rows, key=lambda row: -row.cpu_median)
-        if row.job.batch == size
+        if row.job.batch == size and row.job.system not in LIMITS
     ]
-    plots.bars(path, f"{title}, batches of {size:,}", named, PENSTOCK)
+    if named:
+        plots.bars(path, f"{title}, batches of {size:,}", named, PENSTOCK)
 
 
 def _versions(rows: list[Row]) -> Iterator[str]:

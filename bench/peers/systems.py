@@ -110,6 +110,16 @@ SYSTEMS = (
         batches=False,
     ),
     System(
+        "DBSP",
+        CargoProgram("dbsp"),
+        ("memory", "storage"),
+        TWO_VIEWS,
+        "an input map, a count and a sum; one worker; a transaction per batch; mimalloc; storage: default options and "
+        "a checkpoint at the end",
+        "A circuit compiled for these two views. Only the checkpoint is durable: a kill loses all batches since the "
+        "last one. Its program decodes with serde_json and keeps the rows for readers in maps.",
+    ),
+    System(
         "PouchDB",
         NodePackages("pouch.js", ("pouchdb-node@9.0.0",)),
         ("upserts",),

@@ -61,9 +61,17 @@ fn say(word: &str) {
 
 fn main() -> io::Result<()> {
     let given: Vec<String> = env::args().collect();
-    let (batch, input, folder, rows) = (given[4].parse::<usize>().unwrap(), &given[5], &given[6], &given[7]);
+    let (batch, input, folder, rows) = (
+        given[4].parse::<usize>().unwrap(),
+        &given[5],
+        &given[6],
+        &given[7],
+    );
     let text = fs::read(input)?;
-    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&[u8]> = text
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .collect();
     let mut log = File::create(format!("{folder}/log"))?;
     let mut stored: FxHashMap<u64, Stored> = FxHashMap::default();
     let (mut names, mut cities) = (Groups::default(), Groups::default());
@@ -72,7 +80,8 @@ fn main() -> io::Result<()> {
         let mut bytes = Vec::with_capacity(own.len() * 96);
         for line in own {
             let doc: Line = serde_json::from_slice(line)?;
-            let fields = (!doc.deleted).then(|| (names.number(doc.name), cities.number(doc.city), doc.amount));
+            let fields = (!doc.deleted)
+                .then(|| (names.number(doc.name), cities.number(doc.city), doc.amount));
             if let Some(old) = stored.get(&doc.id) {
                 if old.ts >= doc.ts {
                     continue;
