@@ -123,6 +123,7 @@ class ConditionKeys:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._keys = SourceKeys(np.zeros(0, np.int64), None)
+        self._hashes: Positions = np.zeros(0, np.uint64)
 
     def of(self, codes: Codes) -> SourceKeys:
         """Return the condition values of these group codes."""
@@ -132,5 +133,6 @@ class ConditionKeys:
             if all(text is None for text in (() if fresh.text is None else fresh.text.tolist())):
                 fresh = SourceKeys(fresh.lane, None)
             self._keys = SourceKeys.join([self._keys, fresh])
+            self._hashes = np.concatenate([self._hashes, fresh.hashes()])
         text = None if self._keys.text is None else self._keys.text[codes]
-        return SourceKeys(self._keys.lane[codes], text)
+        return SourceKeys(self._keys.lane[codes], text, self._hashes[codes])

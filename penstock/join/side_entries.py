@@ -109,7 +109,8 @@ class Entries:
     @classmethod
     def of_columns(cls, keys: SourceKeys, columns: Sequence[Column]) -> Entries:
         """Make entries whose condition values are their keys, without a conversion of their fields."""
-        own = cls.of(keys, keys)
+        known = SourceKeys(keys.lane, keys.text, keys.hashes())
+        own = cls.of(known, known)
         own.fields = tuple(columns)
         return own
 

@@ -37,6 +37,7 @@ class SourceKeys:
 
     lane: Ints
     text: Texts | None
+    known: Codes64 | None = None  # the hashes, if they are known already
 
     @classmethod
     def of(cls, keys: Sequence[Any]) -> SourceKeys:
@@ -91,6 +92,8 @@ class SourceKeys:
 
     def hashes(self) -> Codes64:
         """Return the 64-bit hash of each key: a bijection for ints, else the hash of the encoding."""
+        if self.known is not None:
+            return self.known
         out = mix(self.lane.view(np.uint64))
         if self.text is not None:
             texts = self.text.tolist()

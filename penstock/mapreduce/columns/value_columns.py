@@ -25,13 +25,13 @@ _LANE = (1 << 64) - 1
 _TEXT_TAG = encode_key("")
 
 
-def text_lanes(values: Iterable[str], seed: int) -> tuple[Lane, Lane]:
-    """Return the lanes of text keys. Raise KeyTooLong if one is too long."""
+def encoded_texts(values: Iterable[str]) -> list[bytes]:
+    """Return the encodings of text keys. Raise KeyTooLong if one is too long."""
     encoded = [_TEXT_TAG + v.encode() for v in values]
     longest = max(map(len, encoded), default=0)
     if longest > MAX_KEY:
         raise KeyTooLong(longest)
-    return hash_lanes(encoded, seed)
+    return encoded
 
 
 def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
@@ -44,7 +44,7 @@ def key_lanes(values: Sequence[Any], seed: int) -> tuple[Lanes, dict[int, str]]:
             pass
     if types == {str}:
         try:
-            return text_lanes(values, seed), {}
+            return hash_lanes(encoded_texts(values), seed), {}
         except (UnicodeEncodeError, KeyTooLong):
             pass
     n = len(values)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -34,7 +35,8 @@ from penstock.cache import (
 )
 from penstock.mapreduce.columns.column import Column
 from penstock.mapreduce.columns.group_codes import Codes, Groups
-from penstock.mapreduce.columns.value_columns import condition, group_codes, input_column, key_lanes, text_lanes
+from penstock.mapreduce.columns.hash_lanes import hash_lanes
+from penstock.mapreduce.columns.value_columns import condition, encoded_texts, group_codes, input_column, key_lanes
 from penstock.mapreduce.decode.typed_blocks import (
     Brackets,
     TypedBlock,
@@ -71,6 +73,7 @@ class DecodedColumns:
     where: dict[Where, NDArray[np.bool_]]
     outputs: dict[str, FunctionOutput]  # by view
     bad: dict[int, str] = field(default_factory=dict)
+    texts: list[bytes] | None = None  # the encoded keys, if they are known and all of them are text
 
 
 class Decoder:
@@ -162,10 +165,10 @@ class Decoder:
 
     def _columns_of(self, block: TypedBlock, keys: bool, tell: bool, bad: dict[int, str]) -> DecodedColumns:
         plan, n = self._plan, len(block.docs)
-        k0, k1 = np.zeros(0, np.uint64), None
+        k0, k1, texts = np.zeros(0, np.uint64), None, None
         ts: list[Any] | NDArray[np.int64] | None = None
         if keys:
-            k0, k1 = self._keys(block, bad)
+            k0, k1, texts = self._keys(block, bad)
         if plan.ts is not None:
             ts = self._ts(block, plan.ts)
         parts: dict[Path, Codes] = {}
@@ -185,7 +188,7 @@ class Decoder:
                 inputs[path] = input_column(block.list(path), n, None, keep)
         where = {w: condition(w, block.list, n) for w in plan.wheres}
         outputs = self._function_outputs(block, bad) if tell else {}
-        return DecodedColumns(n, k0, k1, ts, codes, inputs, where, outputs, bad)
+        return DecodedColumns(n, k0, k1, ts, codes, inputs, where, outputs, bad, texts)
 
     def _function_outputs(self, block: TypedBlock, bad: dict[int, str]) -> dict[str, FunctionOutput]:
         """Run the functions, each on its own copies. The last gets the originals if no column refers to them."""
@@ -209,16 +212,18 @@ class Decoder:
             out[name] = emissions, held
         return out
 
-    def _keys(self, block: TypedBlock, bad: dict[int, str]) -> tuple[Lane, Lane | None]:
+    def _keys(self, block: TypedBlock, bad: dict[int, str]) -> tuple[Lane, Lane | None, list[bytes] | None]:
+        """Return the lanes of the keys, and the encodings of keys that are all text."""
         key = self._plan.key
         if key.single:
             path = key.paths[0]
             known = block.known(path)
             try:
                 if known == {int}:
-                    return np.fromiter(block.get(path), np.int64, len(block.docs)).view(np.uint64), None
+                    return np.fromiter(block.get(path), np.int64, len(block.docs)).view(np.uint64), None, None
                 if known == {str}:
-                    return text_lanes(block.get(path), self._seed)
+                    texts = encoded_texts(block.get(path))
+                    return (*hash_lanes(texts, self._seed), texts)
             except (OverflowError, UnicodeEncodeError, KeyTooLong):
                 pass
             values = block.list(path)
@@ -229,7 +234,7 @@ class Decoder:
         named = ", ".join(repr(".".join(path)) for path in key.paths)
         for i, reason in refused.items():
             bad.setdefault(i, f"no key in field {named}: {reason}")
-        return lanes
+        return (*lanes, None)
 
     @staticmethod
     def _ts(block: TypedBlock, path: Path) -> list[Any] | NDArray[np.int64]:
@@ -288,6 +293,7 @@ def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:
             holds.update((start + i, hold) for i, hold in p.outputs[name][1].items())
             start += p.n
         outputs[name] = Emissions.join([p.outputs[name][0] for p in parts]), holds
+    texts = [p.texts for p in parts if p.texts is not None]
     return DecodedColumns(
         at,
         np.concatenate([p.k0 for p in parts]),
@@ -298,6 +304,7 @@ def join_columns(parts: Sequence[DecodedColumns]) -> DecodedColumns:
         {w: np.concatenate([p.where[w] for p in parts]) for w in first.where},
         outputs,
         bad,
+        list(chain.from_iterable(texts)) if len(texts) == len(parts) else None,
     )
 
 
