@@ -1,6 +1,16 @@
 """Serve a store over the network: front processes that read, and the holder that writes."""
 
+from penstock.serve.access.access_tokens import AccessToken, Role, TokenFile, moment_of
 from penstock.serve.first_process import serve
 from penstock.serve.server_settings import ListenAddress, NotLoopback, ServerSettings
 
-__all__ = ["ListenAddress", "NotLoopback", "ServerSettings", "serve"]
+__all__ = [
+    "AccessToken",
+    "ListenAddress",
+    "NotLoopback",
+    "Role",
+    "ServerSettings",
+    "TokenFile",
+    "moment_of",
+    "serve",
+]

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import MissingExtra, PenstockError
+from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of
 from penstock.serve.child_process import ChildProcess
 from penstock.serve.server_settings import ListenAddress, ServerSettings
 from penstock.views import App
@@ -48,6 +49,8 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
     sockets = settings.http.bound(1 if settings.in_process else settings.fronts)
     token = secrets.token_urlsafe(24)
     try:
+        run = AccessToken("this-run", Role.ADMIN, digest_of(token))
+        tokens = TokenBook(run, settings.token_file)
         sockets += settings.metrics.bound(1)
         address = ListenAddress(settings.http.host, sockets[0].getsockname()[1])
         metrics = ListenAddress(settings.metrics.host, sockets[-1].getsockname()[1])
@@ -56,7 +59,7 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
             tell(f"metrics on http://{metrics}/metrics")
             tell(f"HTTP on http://{address}, access token of this run: {token}")
 
-        fronts = _fronts_of(settings, sockets, token)
+        fronts = _fronts_of(settings, sockets, tokens)
         if settings.in_process:
             return _in_process(app, settings, fronts[0], ready)
         return _FirstProcess(app, settings, sockets, fronts, ready, tell).run()
@@ -74,16 +77,15 @@ def must_be_installed() -> None:
             raise MissingExtra(package.replace("_", "-"), "serve") from None
 
 
-def _fronts_of(settings: ServerSettings, sockets: list[socket.socket], token: str) -> list[FrontSettings]:
+def _fronts_of(settings: ServerSettings, sockets: list[socket.socket], tokens: TokenBook) -> list[FrontSettings]:
     """Return the settings of each front. The first one serves the metrics too."""
     from penstock.serve.front_process import FrontSettings
-    from penstock.serve.http.gate import digest_of_token
     from penstock.serve.http.routes import routes_of_api
     from penstock.serve.store.call_meters import CallMeters
 
     *https, metrics = sockets
-    calls, digest = CallMeters(routes_of_api(), len(https)), digest_of_token(token)
-    return [FrontSettings(settings, i, sock, None if i else metrics, digest, calls) for i, sock in enumerate(https)]
+    calls = CallMeters(routes_of_api(), len(https))
+    return [FrontSettings(settings, i, sock, None if i else metrics, tokens, calls) for i, sock in enumerate(https)]
 
 
 def _in_process(app: App, settings: ServerSettings, front: FrontSettings, ready: Callable[[], object]) -> int:

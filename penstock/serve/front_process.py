@@ -17,6 +17,7 @@ import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService
 from penstock.serve.metrics.scrape import metrics_application
@@ -41,7 +42,7 @@ class FrontSettings:
     number: int
     http: socket.socket
     metrics: socket.socket | None
-    token: bytes
+    tokens: TokenBook
     calls: CallMeters
 
 
@@ -57,10 +58,10 @@ def run_front(app: App, access: StoreAccess, settings: FrontSettings, started: C
 
 async def _serve(store: StoreReading, front: FrontSettings, started: Callable[[], object]) -> None:
     service, settings = HttpService(store), front.server
-    gate = Gate(service.application(), front.token, _hosts(settings.http), meter=store.meter)
+    gate = Gate(service.application(), front.tokens, _hosts(settings.http), meter=store.meter)
     servers = [(uvicorn.Server(_config(gate)), front.http)]
     if front.metrics is not None:
-        gate = Gate(metrics_application(store, front.calls), front.token, _hosts(settings.metrics))
+        gate = Gate(metrics_application(store, front.calls), front.tokens, _hosts(settings.metrics))
         servers.append((uvicorn.Server(_config(gate)), front.metrics))
     tasks = [asyncio.ensure_future(server.serve(sockets=[sock])) for server, sock in servers]
     while not all(server.started or task.done() for (server, _), task in zip(servers, tasks, strict=True)):

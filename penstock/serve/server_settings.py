@@ -6,11 +6,13 @@ Invariant: a server listens on loopback addresses only, unless `exposed` is set.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass, field
 from typing import Self
 
 from penstock.cache import DefinitionError, PenstockError
+from penstock.serve.access.access_tokens import TokenFile
 
 __all__ = ["ListenAddress", "NotLoopback", "ServerSettings"]
 
@@ -100,8 +102,15 @@ class ServerSettings:
     fronts: int = 1
     in_process: bool = False
     exposed: bool = False
+    tokens: str | None = None
+    """The file of access tokens; None is the one beside the store."""
     drain: float = 2.0
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
+
+    @property
+    def token_file(self) -> TokenFile:
+        """The file of access tokens."""
+        return TokenFile.of_store(self.path) if self.tokens is None else TokenFile(os.path.abspath(self.tokens))
 
     def __post_init__(self) -> None:
         for address in (self.http, self.metrics):

@@ -10,7 +10,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import penstock as ps
-from penstock.serve.http.gate import Gate, digest_of_token
+from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of
+from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService, routes_of_api
 from penstock.serve.metrics.scrape import metrics_application
 from penstock.serve.store.call_meters import CallMeters
@@ -34,7 +35,15 @@ def shop() -> ps.App:
 class AsgiServer:
     """An application over a store in memory."""
 
-    def __init__(self, engine: ps.Engine, app: ps.App, access: StoreAccess | None = None, **gate: Any) -> None:
+    def __init__(
+        self,
+        engine: ps.Engine,
+        app: ps.App,
+        access: StoreAccess | None = None,
+        tokens: TokenBook | None = None,
+        **gate: Any,
+    ) -> None:
+        self._tokens = tokens or TokenBook(AccessToken("test", Role.ADMIN, digest_of(TOKEN)))
         self.engine = engine
         self._app = app
         self._access = access or LocalAccess(engine)
@@ -47,8 +56,8 @@ class AsgiServer:
         self.store = StoreReading(self._app, self._access, self.calls.front(0))
         self.service = HttpService(self.store)
         settings = {"meter": self.store.meter, **self._settings}
-        self.gate = Gate(self.service.application(), digest_of_token(TOKEN), **settings)
-        self.metrics = Gate(metrics_application(self.store, self.calls), digest_of_token(TOKEN), [])
+        self.gate = Gate(self.service.application(), self._tokens, **settings)
+        self.metrics = Gate(metrics_application(self.store, self.calls), self._tokens, [])
         return self
 
     def __exit__(

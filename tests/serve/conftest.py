@@ -11,7 +11,7 @@ from tests import closing
 _NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
-collect_ignore_glob = ["test_*.py", "http/*", "metrics/*"] if _MISSING else []
+collect_ignore_glob = ["test_*.py", "http/*", "metrics/*", "access/*"] if _MISSING else []
 
 
 def pytest_configure(config: pytest.Config) -> None:

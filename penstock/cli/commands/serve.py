@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 import click
 
 from penstock.cli.command_frame import command, load_app
-from penstock.cli.context import Context
+from penstock.cli.context import DONE, WRONG, Context
+from penstock.cli.exit_errors import ExitError
 
+if TYPE_CHECKING:
+    from penstock.serve import TokenFile
+
+_ROLES = ("read", "write", "metrics", "admin")
 _HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
 
 
@@ -17,9 +25,15 @@ _HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
     examples=[
         "penstock serve",
         "penstock serve --http 127.0.0.1:8080 --fronts 2",
+        "penstock serve token add grafana --role metrics",
         "penstock serve --in-process --http 127.0.0.1:0 --metrics 127.0.0.1:0",
     ],
 )
+@click.argument("words", metavar="[token ACTION [NAME]]", nargs=-1)
+@click.option("--role", type=click.Choice(_ROLES), help="With `token add`: the role of the token.")
+@click.option("--table", "tables", metavar="NAME", multiple=True, help="With `token add`: a table that it may use.")
+@click.option("--until", metavar="TIME", help="With `token add`: its end, as 2027-01-31 or 2027-01-31T12:00.")
+@click.option("--tokens", metavar="FILE", help="The file of access tokens (else STORE.tokens beside the store).")
 @click.option("--http", metavar="HOST:PORT", default=_HTTP, help=f"The address for HTTP ({_HTTP}); port 0 is any.")
 @click.option("--metrics", metavar="HOST:PORT", default=_METRICS, help=f"The address for Prometheus ({_METRICS}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
@@ -37,12 +51,27 @@ _HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
     help="Listen on an address that other machines reach. Access tokens and data are readable on the way.",
 )
 def serve(
-    ctx: Context, http: str, metrics: str, fronts: int, in_process: bool, drain: float, expose_without_tls: bool
+    ctx: Context,
+    words: tuple[str, ...],
+    role: str | None,
+    tables: tuple[str, ...],
+    until: str | None,
+    tokens: str | None,
+    http: str,
+    metrics: str,
+    fronts: int,
+    in_process: bool,
+    drain: float,
+    expose_without_tls: bool,
 ) -> int:
     """Serve the store over HTTP until Ctrl-C or SIGTERM.
 
     Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes. Each start
     prints an access token, which requests send as `authorization: Bearer TOKEN`.
+
+    `serve token add NAME --role ROLE` makes a token that stays, and prints it. Only its digest is stored. `serve token
+    list` lists names, and `serve token remove NAME` removes one. A running server follows within a second. A role read
+    reads, write also puts and deletes, metrics reads /metrics, and admin does all.
 
     /metrics on the second address has the metrics in the format of Prometheus. It needs the access token too.
 
@@ -52,9 +81,41 @@ def serve(
     At the first signal /readyz says 503. Then new requests are refused, streams end, and calls under way are finished.
     A second signal ends all processes at once. No answered write is lost.
     """
-    from penstock.serve import ListenAddress, ServerSettings
+    from penstock.serve import ListenAddress, ServerSettings, TokenFile
     from penstock.serve import serve as run
 
+    if words:
+        file = TokenFile.of_store(ctx.store) if tokens is None else TokenFile(os.path.abspath(tokens))
+        return _token(ctx, file, words, role, tables, until)
+    if role or tables or until:
+        raise ExitError("--role, --table and --until belong to `penstock serve token add NAME`", WRONG)
     addresses = ListenAddress.of(http), ListenAddress.of(metrics)
-    settings = ServerSettings(ctx.store, *addresses, fronts, in_process, expose_without_tls, drain)
+    settings = ServerSettings(ctx.store, *addresses, fronts, in_process, expose_without_tls, tokens, drain)
     return run(load_app(ctx), settings, click.echo)
+
+
+def _token(
+    ctx: Context, file: TokenFile, words: tuple[str, ...], role: str | None, tables: tuple[str, ...], until: str | None
+) -> int:
+    """Add, list or remove access tokens."""
+    from penstock.serve import Role, moment_of
+
+    if words == ("token", "list"):
+        for own in file.read():
+            limits = ["all tables" if own.tables is None else ", ".join(sorted(own.tables))]
+            limits += [] if own.until is None else [f"until {own.until.isoformat()}"]
+            click.echo(f"{own.name}  {own.role.value}  {', '.join(limits)}")
+    elif len(words) == 3 and words[:2] == ("token", "remove"):
+        file.remove(words[2])
+        ctx.note(f"removed {words[2]}")
+    elif len(words) == 3 and words[:2] == ("token", "add"):
+        if role is None:
+            raise ExitError("a token needs a role; add --role read, write, metrics or admin", WRONG)
+        try:
+            end = None if until is None else moment_of(until)
+        except ValueError:
+            raise ExitError(f"--until {until} is no time; write it as 2027-01-31 or 2027-01-31T12:00", WRONG) from None
+        click.echo(file.add(words[2], Role(role), frozenset(tables) or None, end))
+    else:
+        raise ExitError("write `serve token add NAME`, `serve token list` or `serve token remove NAME`", WRONG)
+    return DONE

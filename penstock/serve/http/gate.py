@@ -6,18 +6,19 @@ Invariant: a refused request reads no body and touches no store.
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from hashlib import sha256
 from typing import Any
 
+from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.http.responses import RequestRefused, refused
 from penstock.serve.store.call_meters import FrontMeter
 
-__all__ = ["TEMPLATE", "Gate", "digest_of_token"]
+__all__ = ["TEMPLATE", "TOKEN", "Gate"]
 
 TEMPLATE = "penstock.route"
 """The name under which the scope of a request has the path of its route, with {name} in place of names."""
+TOKEN = "penstock.token"
+"""The name under which the scope of a request has its access token."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,25 +33,20 @@ _DEADLINE = 10.0
 _STALLED = 60.0  # seconds after which a client that reads nothing is disconnected
 
 
-def digest_of_token(token: str) -> bytes:
-    """Return the digest of an access token, by which it is compared."""
-    return sha256(token.encode()).digest()
-
-
 class Gate:
     """The gate of one front; `hosts` are the names of the server, or none if any will do."""
 
     def __init__(
         self,
         inner: Application,
-        token: bytes,
+        tokens: TokenBook,
         hosts: Collection[str],
         deadline: float = _DEADLINE,
         meter: FrontMeter | None = None,
     ) -> None:
         self._inner = inner
         self._meter = meter
-        self._token = token
+        self._tokens = tokens
         self._hosts = {host.lower() for host in hosts}
         self._deadline = deadline
         self.calls = 0
@@ -93,17 +89,18 @@ class Gate:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._hosts and name.lower() not in self._hosts:
             raise RequestRefused(421, "unknown host", f"this server is not {name!r}; ask it by its address")
-        if scope["path"] not in _OPEN and not self._is_known(headers):
+        if scope["path"] in _OPEN:
+            return
+        kind, _, given = headers.get(b"authorization", "").partition(" ")
+        token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
+        if token is None:
             raise RequestRefused(
                 401,
                 "no access token",
-                "the access token is missing or unknown; send the header `authorization: Bearer TOKEN`",
+                "the access token is missing, unknown or expired; send the header `authorization: Bearer TOKEN`",
                 {"www-authenticate": "Bearer"},
             )
-
-    def _is_known(self, headers: dict[bytes, str]) -> bool:
-        kind, _, given = headers.get(b"authorization", "").partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(digest_of_token(given.strip()), self._token)
+        scope[TOKEN] = token
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one call within its deadline, unless too many run."""

@@ -14,30 +14,40 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.cache import PenstockError
+from penstock.serve.access.access_tokens import Permission
 from penstock.serve.http.event_stream import EventStreams
 from penstock.serve.http.gate import TEMPLATE
 from penstock.serve.http.openapi import description_of
 from penstock.serve.http.parameters import known
 from penstock.serve.http.responses import RequestRefused, error_response, json_response, refused
+from penstock.serve.http.route_permissions import check_allowed
 from penstock.serve.http.table_routes import TableRoutes
 from penstock.serve.http.view_routes import ViewRoutes
 from penstock.serve.store.store_reading import StoreReading
+from penstock.views import App
 
 __all__ = ["HttpService", "routes_of_api"]
 
 _log = logging.getLogger("penstock.serve")
+_READ, _WRITE = Permission.READ, Permission.WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
     method: str
     path: str
+    needs: Permission | None
     handler: Callable[[Request], Awaitable[Response]]
 
-    async def called(self, request: Request) -> Response:
-        """Note the route for the meters, and call its handler."""
-        request.scope[TEMPLATE] = self.path
-        return await self.handler(request)
+    def called(self, app: App) -> Callable[[Request], Awaitable[Response]]:
+        """Return the function that notes the route for the meters, checks the token, and calls the handler."""
+
+        async def call(request: Request) -> Response:
+            request.scope[TEMPLATE] = self.path
+            check_allowed(request, self.needs, app)
+            return await self.handler(request)
+
+        return call
 
 
 class HttpService:
@@ -50,17 +60,17 @@ class HttpService:
         self.events = EventStreams(store)
         tables, views = TableRoutes(store), ViewRoutes(store)
         self.routes = [
-            _Route("GET", "/v1/status", self._status),
-            _Route("GET", "/v1/tables/{name}", tables.get),
-            _Route("POST", "/v1/tables/{name}", tables.post),
-            _Route("DELETE", "/v1/tables/{name}", tables.delete),
-            _Route("GET", "/v1/views/{name}", views.get),
-            _Route("GET", "/v1/views/{name}/rows", views.rows),
-            _Route("GET", "/v1/views/{name}/why", views.why),
-            _Route("GET", "/v1/events", self.events.get),
-            _Route("GET", "/healthz", self._health),
-            _Route("GET", "/readyz", self._ready),
-            _Route("GET", "/openapi.json", self._openapi),
+            _Route("GET", "/v1/status", _READ, self._status),
+            _Route("GET", "/v1/tables/{name}", _READ, tables.get),
+            _Route("POST", "/v1/tables/{name}", _WRITE, tables.post),
+            _Route("DELETE", "/v1/tables/{name}", _WRITE, tables.delete),
+            _Route("GET", "/v1/views/{name}", _READ, views.get),
+            _Route("GET", "/v1/views/{name}/rows", _READ, views.rows),
+            _Route("GET", "/v1/views/{name}/why", _READ, views.why),
+            _Route("GET", "/v1/events", _READ, self.events.get),
+            _Route("GET", "/healthz", None, self._health),
+            _Route("GET", "/readyz", None, self._ready),
+            _Route("GET", "/openapi.json", None, self._openapi),
         ]
 
     def application(self) -> Starlette:
@@ -71,7 +81,7 @@ class HttpService:
             HTTPException: _unknown,
             Exception: _failed,
         }
-        routes = [Route(own.path, own.called, methods=[own.method]) for own in self.routes]
+        routes = [Route(own.path, own.called(self.store.app), methods=[own.method]) for own in self.routes]
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def _status(self, request: Request) -> Response:

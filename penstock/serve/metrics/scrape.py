@@ -12,6 +12,9 @@ from starlette.routing import Route
 
 from penstock.cache import PenstockError
 from penstock.remote import METERS
+from penstock.serve.access.access_tokens import Permission
+from penstock.serve.http.responses import RequestRefused, refused
+from penstock.serve.http.route_permissions import check_allowed
 from penstock.serve.metrics.families import families_of
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_reading import StoreReading
@@ -23,6 +26,10 @@ def metrics_application(store: StoreReading, calls: CallMeters) -> Starlette:
     """Return the ASGI application of the metrics' port."""
 
     async def metrics(request: Request) -> Response:
+        try:
+            check_allowed(request, Permission.METRICS, store.app)
+        except RequestRefused as error:
+            return refused(error)
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(await store.read(lambda: encode(_Scrape(store, calls))), headers={"content-type": kind})
 
