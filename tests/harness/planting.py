@@ -10,7 +10,7 @@ import builtins
 import dis
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -63,9 +63,11 @@ class Bug:
             edit.plant(monkeypatch)
 
 
-def assert_found(run: Callable[[Path, int], object], path: Path, seeds: int, *errors: type[BaseException]) -> None:
+def assert_found(
+    run: Callable[[Path, int], object], path: Path, seeds: Iterable[int], *errors: type[BaseException]
+) -> None:
     """Run seeds, each in a folder of its own below the path, until one fails by an assertion or such an error."""
-    for seed in range(seeds):
+    for seed in seeds:
         try:
             run(path / str(seed), seed)
         except (AssertionError, *errors):

@@ -157,4 +157,4 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert_found(lambda path, seed: run(path, seed, None), tmp_path, 8, OSError, PenstockError)
+    assert_found(lambda path, seed: run(path, seed, None), tmp_path, range(8), OSError, PenstockError)

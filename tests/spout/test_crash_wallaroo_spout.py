@@ -146,10 +146,10 @@ PARTITIONED_BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert_found(lambda path, seed: run(path, seed, None), tmp_path, 12, OSError)
+    assert_found(lambda path, seed: run(path, seed, None), tmp_path, range(12), OSError)
 
 
 @pytest.mark.parametrize("bug", PARTITIONED_BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found_between_partitions(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    assert_found(lambda path, seed: run(path, seed, 2), tmp_path, 30, OSError)
+    assert_found(lambda path, seed: run(path, seed, 2), tmp_path, range(30), OSError)

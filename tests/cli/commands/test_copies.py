@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,7 +22,7 @@ from penstock.cache import seal
 from penstock.cli.app_file import load as load_app
 from penstock.engine.writers import open_writer
 from tests.cache.processes import heard, process
-from tests.cli.conftest import Run
+from tests.cli.conftest import APP, Run
 from tests.cli.terminal import Terminal
 from tests.waiting import PATIENCE
 
@@ -145,29 +146,38 @@ def one_line(result: Any) -> str:
     return str(lines[0])
 
 
-@pytest.mark.parametrize("name", WRITING)
-def test_a_holder_that_does_not_answer(name: str, filled: Path, run: Run) -> None:
-    (filled / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
-    with process(_HOLDS, STORE) as child:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """Return a store whose holder is stopped, and the holder's process id. No command can change this store."""
+    folder = tmp_path_factory.mktemp("stopped")
+    (folder / "app.py").write_text(APP)
+    with process(_HOLDS, folder / STORE, folder / "app.py") as child:
         assert heard(child) == "stopped"
-        with mock.patch.object(open_writer, "PATIENCE", 0.2):
-            said = one_line(run(*WRITING[name], code=3))
-        assert f"is held by process {child.pid} " in said
-        assert "has not answered for 0.2 s; see whether it is stopped or hangs, end it, then run this again" in said
+        yield folder / STORE, child.pid
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_holder_that_does_not_answer(name: str, stopped: tuple[Path, int], shop: Path, run: Run) -> None:
+    store, holder = stopped
+    (shop / "users.jsonl").write_text('{"id": 5, "name": "Sue", "ts": 5}\n')
+    with mock.patch.object(open_writer, "PATIENCE", 0.2):
+        said = one_line(run("--store", str(store), *WRITING[name], code=3))
+    assert f"is held by process {holder} " in said
+    assert "has not answered for 0.2 s; see whether it is stopped or hangs, end it, then run this again" in said
 
 
 _HOLDS = """
 import os, signal, threading
 import penstock as ps
 from penstock.cli.app_file import load
-engine = ps.open(load("app.py"), sys.argv[1])
+engine = ps.open(load(sys.argv[2]), sys.argv[1])
 say("stopped")
 os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
 def test_a_stopped_holder_is_in_nobody_s_way_who_reads(filled: Path, run: Run) -> None:
-    with process(_HOLDS, STORE) as child:
+    with process(_HOLDS, STORE, "app.py") as child:
         assert heard(child) == "stopped"
         run("snapshot", "copy")
         assert len(run("export", "users").stdout.splitlines()) == 3
