@@ -68,7 +68,8 @@ def agree_numbers(
 
 def _must_keep_joins(wanted: Mapping[str, Described], known: Sequence[Catalog], changes: Mapping[str, Changed]) -> None:
     """Raise DefinitionError if a join changes, or a view on one: partitions don't build them."""
-    definitions = [wanted, *({name: own.target for name, own in catalog.entries.items()} for catalog in known)]
+    stored = [{name: own.definition or own.target for name, own in catalog.entries.items()} for catalog in known]
+    definitions = [wanted, *stored]
     for name, change in changes.items():
         join = next((own for by_name in definitions if (own := _join_below(by_name, name)) is not None), None)
         if join is not None:
