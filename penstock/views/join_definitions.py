@@ -86,6 +86,11 @@ class Join(Source):
         own = zip(self.sides, key, strict=False)
         return tuple(None if part is None else side.source.shown_key(part) for side, part in own)
 
+    def owner_of(self, key: Any) -> Any:
+        """Return the condition value whose partition has a row; for a null one, the key of its document."""
+        parts = (key[-1], *self.shown_key(key))
+        return next(own for own in parts if own is not None)
+
     @property
     def row_sides(self) -> tuple[Side, ...]:
         """Return the sides that a joined row has."""

@@ -12,7 +12,6 @@ from penstock.cache import DefinitionError
 from penstock.core import described
 from penstock.join import Entries
 from penstock.mapreduce import Column, SourceKeys, Writes
-from penstock.partitions import repartition
 from penstock.testing import TestEngine
 
 ON = {"order.c": "customer.id"}
@@ -178,13 +177,6 @@ def test_a_changed_join_is_refused_in_a_store_with_documents(tmp_path: Path) -> 
             ps.open(app, tmp_path)
     with ps.open(shop(more=True), tmp_path) as store:
         assert store.check().ok
-
-
-def test_a_repartition_is_refused(tmp_path: Path) -> None:
-    with ps.open(shop(), tmp_path):
-        pass
-    with pytest.raises(DefinitionError, match="repartition can't keep the join 'sold' right"):
-        repartition(tmp_path, 2)
 
 
 def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:

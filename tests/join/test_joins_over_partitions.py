@@ -12,6 +12,7 @@ import penstock as ps
 from penstock.cache import DefinitionError
 from penstock.engine import Engine
 from penstock.mapreduce import Writes
+from penstock.partitions import repartition
 from penstock.testing.expected.expected_views import Oracle
 from penstock.testing.run_kinds import KINDS
 from penstock.testing.seeds.seed_search import Seeds
@@ -43,7 +44,7 @@ def listed(engine: Engine) -> list[str]:
     return sorted(repr((one.id, one.view, one.key, one.reason, one.document)) for one in engine.quarantine())
 
 
-@pytest.mark.parametrize(("seed", "partitions"), [(0, 2), (3, 3)])
+@pytest.mark.parametrize(("seed", "partitions"), [(0, 2)])
 def test_partitions_show_the_same_as_one_store(seed: int, partitions: int) -> None:
     rng = random.Random(seed)
     app = shop(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)
@@ -158,6 +159,52 @@ def test_a_changed_join_is_refused_over_partitions(tmp_path: Path) -> None:
             ps.open(app, tmp_path, processes=False)
     with ps.open(small_shop(), tmp_path, processes=False) as engine:
         assert rows(filled(engine), "sums")
+
+
+# -- repartition
+
+
+def above(engine: Engine) -> dict[str, int]:
+    """Return the number of condition values above the limit by join."""
+    return {name: join["above_limit"] for name, join in engine.status()["joins"].items()}
+
+
+def test_a_repartition_moves_entries_and_rows(tmp_path: Path) -> None:
+    rng, step = random.Random(18), 0
+    app = shop(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)
+    oracle = Oracle(app)
+    for to in 3, 1:
+        with ps.open(app, tmp_path, processes=False) as engine:
+            batch = records(rng, step * 2, 40)
+            oracle.take(batch)
+            engine.ingest(batch, "spout", step := step + 1)
+            engine.settle()
+            assert judged(engine, oracle) is None
+            before = engine.digest(), repr(contributions(engine)), listed(engine), above(engine)
+            assert any(above(engine).values())
+        repartition(tmp_path, to)
+        with ps.open(app, tmp_path, processes=False) as engine:
+            assert (engine.digest(), repr(contributions(engine)), listed(engine), above(engine)) == before
+            assert engine.check().ok
+
+
+def test_a_repartition_moves_rows_with_long_keys(tmp_path: Path) -> None:
+    with ps.open(small_shop(), tmp_path) as engine:
+        engine.put_many("customers", [{"id": "k" * size, "country": "no"} for size in (600, 700, 800)])
+        engine.put_many("orders", [{"id": "m" * size, "c": "k" * size, "a": 1} for size in (600, 700, 800)])
+        engine.put("orders", {"id": "held", "c": "k" * 800, "a": 1, "word": 7})
+        digest = engine.digest()
+    repartition(tmp_path, 3)
+    with ps.open(small_shop(), tmp_path, processes=False) as engine:
+        assert engine.digest() == digest
+        assert [entry.key for entry in engine.quarantine()] == [("held", "k" * 800)]
+        for size in (600, 700, 800):
+            engine.put("customers", {"id": "k" * size, "country": "se"})
+        engine.put("orders", {"id": "held", "c": "k" * 800, "a": 1, "word": "s"})
+        engine.settle()
+        assert rows(engine, "words") == {"se": 3, "ses": 1}
+        assert list(engine.quarantine()) == []
+        assert engine.check().ok
 
 
 # -- the simulator

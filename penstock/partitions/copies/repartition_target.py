@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from penstock.cache import Lane, Limits, LogMark, make_folder, open_lmdb, record_key, seal, synced
 from penstock.core import Catalog, Core, Resume, Settings, StateRow, write_catalog, write_spout_states, write_state
 from penstock.gateway import moved_lines_db
+from penstock.join import Entries
 from penstock.mapreduce import Emissions, Groups, Writes, emissions_db, emissions_row
 from penstock.views import App
 
@@ -144,6 +145,20 @@ class RepartitionTarget:
         self._size += sum(len(key) + len(row) for key, row in rows)
         if self._size >= _COMMIT:
             self._write_rows()
+
+    def put_entries(self, side: str, entries: Entries) -> None:
+        """Add entries to the index of a side of a join."""
+        index, writes = self._core.joins.sides[side].index, Writes()
+        assert index is not None, "a side without an index has no entries"
+        with self._store.write() as writer:
+            index.stage(writer, entries.slice(0, 0), entries, writes)
+            writes.write(writer)
+        writes.committed()
+        while steps := index.fold_steps():
+            with self._store.write() as writer:
+                done = index.fold_step(writer, steps)
+            done()
+        self._store.trim()
 
     def _write_rows(self) -> None:
         rows, self._rows, self._size = self._rows, {}, 0

@@ -3,6 +3,8 @@
     the log       living lines and tombstones, with their emissions, to the owner of the key
     held, resting with the document or the row that is held
     views         rows, tree nodes and remembered emissions of view rows, to the owner of the group
+    joins         entries, holds by `limit=`, and emissions and holds of rows, to the owner of the condition value
+    null values   rows with a null condition value, to the owner of the document
     quarantine    to the owner of the record's key, if it can be read; else to the first partition
 
 Invariants:
@@ -31,9 +33,13 @@ from penstock.cache import (
     is_long,
     read_mark,
     record_key,
+    stored_key,
+    unpack,
+    unseal,
 )
 from penstock.core import Resume, Snapshot, StateRow
 from penstock.gateway import RejectedRecord, first_numbers, keep_rejected, rejects_from
+from penstock.join import encoded_keys, entry_owners, row_keys
 from penstock.mapreduce import (
     Emissions,
     FunctionMapper,
@@ -54,6 +60,7 @@ from penstock.mapreduce import (
 )
 from penstock.partitions.copies.repartition_target import DocumentLines, RepartitionTarget
 from penstock.recovery import held_groups, key_of_reject
+from penstock.views import Join
 
 __all__ = ["RowMoves", "Tell"]
 
@@ -81,18 +88,20 @@ class RowMoves:
         for node in self._snap.schema.tables.values():
             for part in self._snap.parts:
                 yield sum(map(len, part.log(node.table.name).segments()))
-        for view in self._snap.schema.views.values():
+        for view in (*self._snap.schema.views.values(), *self._snap.schema.sides):
             for db in (rows_db, held_db, resting_db, nodes_db):
                 yield reader.count(db(view.number))
-            if view.chained:
+            if view.of_rows:
                 yield reader.count(emissions_db(view.number))
 
     def run(self) -> None:
         """Move everything, and write the state of each new store."""
         for name in self._snap.schema.tables:
             self._table(name)
-        for view in self._snap.schema.views.values():
+        for view in (*self._snap.schema.views.values(), *self._snap.schema.sides):
             self._view(view)
+        for join in self._snap.schema.joins:
+            self._join(join)
         rejects = self._rejects()
         for i, left in enumerate(rejects):
             self._finish(i, left)
@@ -179,11 +188,12 @@ class RowMoves:
 
     def _view(self, view: ViewNode) -> None:
         reader, number = self._snap.reader(), view.number
-        source = self._snap.schema.views.get(view.view.source.name)
+        join, source = view.view.source, self._snap.schema.views.get(view.view.source.name)
         held, remembered = held_db(number), view.remembered(reader)
 
         def by_held(rows: Sequence[Pair]) -> list[bytes]:
-            return [_owned(source, remembered.held_in(key, row).whole) for key, row in rows]
+            wholes = [remembered.held_in(key, row).whole for key, row in rows]
+            return [_row_owner(join, own) if isinstance(join, Join) else _owned(source, own) for own in wholes]
 
         def by_resting(rows: Sequence[Pair]) -> list[bytes]:
             keys = [key for key, _ in rows]
@@ -195,12 +205,41 @@ class RowMoves:
         self._move(resting_db(number), by_resting)
         if source is not None:
             self._move(emissions_db(number), lambda rows: self._of_rows(source, [key for key, _ in rows]))
+        if isinstance(join, Join):
+            self._joined_emissions(view, join)
         if isinstance(view.reduce, TreeReduce):
             self._move(nodes_db(number), lambda rows: self._of_rows(view, [group_of_node(key) for key, _ in rows]))
             log = log_by_owner(reader, node_log_db(number), len(view.reduce.stored_fields), self._owners)
             for owner, row in log.items():
                 self._targets[owner].put(node_log_db(number), [row])
         self._count_held(view)
+
+    def _joined_emissions(self, view: ViewNode, join: Join) -> None:
+        """Move the remembered emissions of joined rows. A long key is found among the rows of the join."""
+        db, reader = emissions_db(view.number), self._snap.reader()
+        wanted = {key for key, _ in reader.scan(db) if is_long(key)}
+        owners = dict[bytes, bytes]()
+        for stored, own in self._snap.stored_joins(join.name) if wanted else ():
+            for rows in stored.rows(own):
+                found = zip(map(stored_key, encoded_keys(rows)), row_keys(rows), strict=True)
+                owners.update((key, encode_key(join.owner_of(row))) for key, row in found if key in wanted)
+        if len(owners) < len(wanted):
+            raise PenstockError(
+                f"view {view.name!r} remembers a row of join {join.name!r} that is not there; run `penstock check "
+                "--fix`, and repartition again"
+            )
+        self._move(db, lambda rows: [owners.get(key) or _row_owner(join, key) for key, _ in rows])
+
+    def _join(self, name: str) -> None:
+        """Move the entries of the sides of a join, and the condition values above its limit."""
+        for home, (join, reader) in enumerate(self._snap.stored_joins(name)):
+            for side in join.sides:
+                for entries in () if side.index is None else side.index.all(reader):
+                    owners = entry_owners(entries, self._ranges, home)
+                    for owner in np.unique(owners).tolist():
+                        self._targets[owner].put_entries(side.view.name, entries.take(owners == owner))
+        db = held_db(self._snap.schema.catalog.entries[name].number)
+        self._move(db, lambda rows: [unpack(unseal(key, row, db))[0] for key, row in rows])
 
     def _count_held(self, view: ViewNode) -> None:
         many = self._snap.state.held_groups.get(view.name, 0)
@@ -298,6 +337,11 @@ def _whole(view: ViewNode, key: bytes, row: bytes) -> bytes:
     whole = view.reduce.codec.decode(key, row, f"view {view.name!r}").whole
     assert whole is not None, "a long key stands whole in its row"
     return whole
+
+
+def _row_owner(join: Join, key: bytes) -> bytes:
+    """Return the key that owns a joined row, by the encoded key of the row."""
+    return encode_key(join.owner_of(decode_key(key)))
 
 
 def _owned(view: ViewNode | None, whole: bytes) -> bytes:

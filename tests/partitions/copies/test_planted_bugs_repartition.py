@@ -143,8 +143,8 @@ BUGS = [
         Bug(
             "held rows go anywhere",
             "partitions.copies.row_moves:RowMoves._view",
-            "_owned(source, remembered.held_in(key, row).whole)",
-            "key[::-1]",
+            "_owned(source, own)",
+            "own[::-1]",
         ),
     ),
     (
