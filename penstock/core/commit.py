@@ -126,7 +126,7 @@ class Core:
         """Make the nodes of the tables that a refill has copied."""
         self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
         if self.exchange is not None:
-            self.exchange.arrange([*self.joins.sides.values(), *self.views.values(), *views])
+            self.exchange.arrange([*self.joins.sides.values(), *self.views.values(), *views], self.joins)
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
         """Set the catalog that was just written, and its row."""
@@ -236,10 +236,11 @@ class Core:
         return out
 
     def settle(self, writer: Writer, writes: Writes) -> None:
-        """Run the joins. In a partitioned store, fold contributions; elsewhere those of tables are folded already."""
-        self.joins.run(writer, writes)
+        """Run the joins. In a partitioned store fold contributions too; elsewhere those of tables are folded by now."""
         if self.exchange is not None:
             self.exchange.fold(writer, writes)
+        else:
+            self.joins.run(writer, writes)
 
     def _write(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Write the changes of a transaction, if there are any. Return the state after it."""

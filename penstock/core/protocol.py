@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from penstock.cache import Reader, Writer
 from penstock.core.metadata.catalog import BuildState
 from penstock.core.metadata.store_state import StateRow
+from penstock.join import JoinNode
 from penstock.mapreduce import KeyRanges, ViewNode, Watch, Writes
 
 __all__ = ["Exchange", "Listener", "RefillRun", "ViewBuild"]
@@ -47,8 +48,8 @@ class Exchange(Protocol):
         """Read from the store all that memory keeps."""
         ...
 
-    def arrange(self, views: Sequence[ViewNode]) -> None:
-        """Make these the views that fold contributions."""
+    def arrange(self, views: Sequence[ViewNode], joins: Iterable[JoinNode]) -> None:
+        """Make these the views that fold contributions, and the joins that run between them."""
         ...
 
     def begin(self, state: StateRow) -> None:

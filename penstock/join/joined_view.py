@@ -15,6 +15,7 @@ import numpy as np
 from penstock.cache import FEW, Reader, canonical, encode_entry, stored_key
 from penstock.join.joined_columns import RowColumns, ViewColumns, row_documents, row_keys, row_sources
 from penstock.join.joined_rows import JoinedRows
+from penstock.join.side_node import SideNode
 from penstock.mapreduce import (
     FieldMapper,
     FieldPlan,
@@ -59,7 +60,7 @@ class RowInput:
         added = mapped.sourced(row_sources(rows) if view.keeps else None)
         none = added.take(np.zeros(0, np.int64))
         plus, minus = (added, none) if rows.plus else (none, added)
-        if view.crossing is not None:
+        if view.crossing is not None and not isinstance(view, SideNode):
             plus, minus = view.crossing.part(view, plus, minus, self._leaving)
             if not (plus.n or minus.n):
                 return True

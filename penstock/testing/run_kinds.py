@@ -27,7 +27,7 @@ from penstock.views import DeliveryMode
 
 TRIALS = trials()
 JOINED = (joined(), layered())
-PARTITIONED_JOINED = (joined(), joined_early())
+PARTITIONED_JOINED = (joined(), joined_early(), layered())
 
 
 @dataclass(frozen=True, slots=True)

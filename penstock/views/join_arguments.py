@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.cache import DefinitionError, key_text
-from penstock.views.definitions import Definitions, FilteredSource, Source, Table, View
+from penstock.views.definitions import Definitions, FilteredSource, Source, View
 from penstock.views.delivery_modes import DeliveryMode
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import as_where
@@ -154,10 +154,9 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
     """Raise DefinitionError for a join that a store can't keep."""
     for join in joins:
         what = f"join {join.name!r}"
-        tables = all(isinstance(side.source, Table) for side in join.sides)
-        if partitions > 1 and not (tables and len(join.sides) == 2):
+        if partitions > 1 and len(join.sides) > 2:
             raise DefinitionError(
-                f"a store of several partitions can't keep {what}: it keeps joins of two tables; stay with one "
+                f"a store of several partitions can't keep {what}: it keeps joins of two sides; stay with one "
                 f"partition, or keep side {join.sides[0].name!r} and the others in a store of their own"
             )
         if len(join.sides) > 2:

@@ -88,8 +88,10 @@ class Join(Source):
 
     def owner_of(self, key: Any) -> Any:
         """Return the condition value whose partition has a row; for a null one, the key of its document."""
-        parts = (key[-1], *self.shown_key(key))
-        return next(own for own in parts if own is not None)
+        if key[-1] is not None:
+            return key[-1]
+        side, own = next((side, own) for side, own in zip(self.sides, key, strict=False) if own is not None)
+        return side.source.owner_of(own) if isinstance(side.source, Join) else own
 
     @property
     def row_sides(self) -> tuple[Side, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.testing.inputs.joined_trial import joined, joined_early, layered
 from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
-from penstock.testing.run_kinds import PARTITIONED_JOINED
 from tests.harness.planting import Bug
+
+TRIALS = (joined(), joined_early(), joined(), layered())
 
 BUGS = [
     Bug(
@@ -50,6 +52,12 @@ BUGS = [
         "gathered.minus[:] = self.own.minus",
     ),
     Bug(
+        "a join runs before the views that are its sides",
+        "partitions.exchange.exchange:PartitionExchange.arrange",
+        "(join.join.order, join.run)",
+        "(-1, join.run)",
+    ),
+    Bug(
         "a repair compares an index with the documents of its own partition",
         "recovery.repair.side_repair:side_differences",
         "home, (own, reader) in enumerate(parts)",
@@ -60,7 +68,7 @@ BUGS = [
 
 def finds(seed: int) -> PartitionedFailure | None:
     """Return the failure of a seed, or None."""
-    trial, plan = partitioned_run_of(seed, PARTITIONED_JOINED)
+    trial, plan = partitioned_run_of(seed, TRIALS)
     try:
         run_partitioned(trial.app, plan)
     except PartitionedFailure as failure:
@@ -68,5 +76,5 @@ def finds(seed: int) -> PartitionedFailure | None:
     return None
 
 
-SEEDS = dict(zip((bug.name for bug in BUGS), (0, 1, 1, 0, 0, 0, 24, 0), strict=True))
+SEEDS = dict(zip((bug.name for bug in BUGS), (0, 1, 1, 0, 0, 0, 24, 3, 0), strict=True))
 """By name of a bug, a seed that finds it."""

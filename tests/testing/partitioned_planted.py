@@ -129,8 +129,8 @@ BUGS = [
     Bug(
         "views are folded before those they stand on",
         "partitions.exchange.exchange:PartitionExchange.fold",
-        "for view in self._order:",
-        "for view in reversed(self._order):",
+        "for run in self._runs:",
+        "for run in reversed(self._runs):",
     ),
     Bug(
         "sums beyond their lanes are added without them",

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
 from penstock.core import StateRow, add_span, added, with_early_set
+from penstock.join import JoinNode, SideNode
 from penstock.mapreduce import (
     FeedChanges,
     GroupCrossing,
@@ -83,6 +85,7 @@ class PartitionExchange:
         self._cleared: Sent = {}  # by receiver, the number up to which productions are deleted
         self._delay = ProductionDelay()
         self._order: list[ViewNode] = []
+        self._runs: list[Callable[[Reader, Writes], None]] = []  # in the order in which a transaction folds
         self.wake: Callable[[], None] = lambda: None  # called after each commit that saves productions
         self.turn = threading.Lock()  # a batch sends early sets and is saved before the next one does
         self.tell: Callable[[Mapping[int, EarlySet]], Collection[int]] = _nobody  # returns the receivers that have it
@@ -111,15 +114,17 @@ class PartitionExchange:
         self._undo_batches = unconfirmed_batches(reader)
         self._delay.recall(reader)
 
-    def arrange(self, views: Sequence[ViewNode]) -> None:
-        """Make these the views that fold contributions, each after the view that it reads."""
-        self._order = []
-        roots = [view for view in views if not view.chained]
+    def arrange(self, views: Sequence[ViewNode], joins: Iterable[JoinNode]) -> None:
+        """Make these the views that fold contributions, and the joins that run between them.
+
+        A definition comes after its sources, so the order of definitions is one of dependence.
+        """
+        self._order = list(views)
         for view in views:
             view.crossing = self.crossing
-        while roots:
-            self._order += roots
-            roots = [child for view in roots for child in view.children]
+        runs = [(view.view.order, view.fold_gathered) for view in views if not isinstance(view, SideNode)]
+        runs += [(join.join.order, join.run) for join in joins]
+        self._runs = [run for _, run in sorted(runs, key=itemgetter(0))]
 
     def begin(self, state: StateRow) -> None:
         """Note for a new writer that others must hear which batch is saved, if early sets were ever sent."""
@@ -151,9 +156,9 @@ class PartitionExchange:
             self.batch, self._early, self._records = 0, {}, {}  # a later commit must not count a failed batch as saved
 
     def fold(self, reader: Reader, writes: Writes) -> None:
-        """Fold the gathered contributions, parent views first, and add the records for other partitions."""
-        for view in self._order:
-            view.fold_gathered(reader, writes)
+        """Fold the gathered contributions and run the joins, sources first. Add the records for other partitions."""
+        for run in self._runs:
+            run(reader, writes)
         for other, part in self._records.items():
             writes.leaving.setdefault(other, []).append(part)
 
