@@ -296,8 +296,7 @@ class Core:
             offsets[source] = resume.offset if resume.again else max(resume.offset, offsets.get(source, 0))
         writes = Writes(feeding=self.feed.on) if dry is None else dry
         try:
-            records = sum([batch.n for batch in batches.values()])
-            with no_collector(records * max(1, len(self.views))), self.store.write() as writer:
+            with no_collector(sum([batch.n for batch in batches.values()])), self.store.write() as writer:
                 for name, batch in batches.items():
                     self.make_room(self.tables[name], batch.n)
                     out[name] = self.tables[name].process(writer, batch, writes)

@@ -1,4 +1,4 @@
-"""Pause Python's cycle collector during a batch for many views or of many records, because a batch makes no cycles."""
+"""Pause Python's cycle collector during a large batch, because a batch makes no cycles."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import gc
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-_COLLECT_BELOW = 16  # each pair makes some dozen objects, and the collector runs after 700
+_COLLECT_BELOW = 256
 
 
-def no_collector(pairs: int) -> AbstractContextManager[None]:
-    """Return a context without garbage collection, if the batch has enough pairs of record and view to be worth it."""
-    return _paused() if pairs > _COLLECT_BELOW and gc.isenabled() else nullcontext()
+def no_collector(records: int) -> AbstractContextManager[None]:
+    """Return a context without garbage collection, if the batch has enough records to be worth it."""
+    return _paused() if records > _COLLECT_BELOW and gc.isenabled() else nullcontext()
 
 
 @contextmanager
