@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.joined_puts import joined_puts
 from bench.load import fresh
 from bench.plan import Plan
 from bench.report import Figure
@@ -41,6 +42,7 @@ def joins(plan: Plan) -> Iterator[Figure]:
     bound, met = f"≤ {BYTES:.0f} × the bytes of its columns", plan.met(stored <= BYTES * COLUMNS)
     yield Figure("joins", "an entry on disk", stored, "bytes", {}, None, bound, stored / COLUMNS, met)
     trial.close()
+    yield from joined_puts(plan)
 
 
 class _Customers:

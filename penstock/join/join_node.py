@@ -58,6 +58,8 @@ class JoinNode:
         if not any(own):
             return
         left, right = (side.change(reader, part, writes) for side, part in zip(self.sides, own, strict=True))
+        if not any(len(part) for side in (left, right) for part in (side.minus, side.plus)):
+            return  # the changes stop at the sides
         change = JoinChange(left, right, How(self.join.how), self.join.limit)
         self._send(reader, change, writes)
         for side, entries in zip(self.sides, (left, right), strict=True):

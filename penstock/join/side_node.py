@@ -141,12 +141,15 @@ class KeySideKept:
     def __init__(self, width: int, found: Callable[[SourceKeys], tuple[Ints, Entries]], changed: Entries) -> None:
         self.width = width
         self._found = found
-        self._changed, _ = Conditions.of([changed])
+        self._changed: Conditions | None = None  # the condition values of these entries
+        self._entries = changed
 
     def _unchanged(self, wanted: Conditions) -> Ints:
         """Return the indexes of the condition values that the transaction changes no document of."""
-        if not len(self._changed):
+        if not len(self._entries):
             return np.arange(len(wanted))
+        if self._changed is None:
+            self._changed, _ = Conditions.of([self._entries])
         return np.flatnonzero(self._changed.find(wanted.entries) == NULL_CODE)
 
     def blocks(self, wanted: Conditions) -> Iterator[tuple[Ints, Entries]]:

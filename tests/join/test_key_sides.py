@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.cache import DefinitionError, MemoryStore
 from penstock.engine import open_on
 from penstock.gateway import KeySide, TableSideDocuments
-from penstock.join import SideIndex, side_dbs
+from penstock.join import SideIndex, join_node, side_dbs
 from penstock.testing import TestEngine
 from penstock.views import join_definitions, side_views
 from tests.join.engine_histories import history
@@ -50,6 +50,7 @@ def test_a_change_of_an_unread_field_reads_no_page(monkeypatch: pytest.MonkeyPat
     reads: list[Any] = []
     monkeypatch.setattr(SideIndex, "_ranges", lambda *given: reads.append(given) or iter(()))
     monkeypatch.setattr(KeySide, "find", lambda *given: reads.append(given))
+    monkeypatch.setattr(join_node, "JoinChange", lambda *given: reads.append(given))
     engine.put("customers", {"id": 1, "country": "no", "name": "Sue"})
     engine.put("orders", {"id": 1, "c": 1, "a": 1, "note": "late"})
     assert reads == []

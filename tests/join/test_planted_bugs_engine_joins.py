@@ -46,7 +46,7 @@ BUGS = [
     Bug(
         "a look-up of a key side sees a changed document as kept",
         "join.side_node:KeySideKept._unchanged",
-        "if not len(self._changed):",
+        "if not len(self._entries):",
         "if True:",
     ),
     Bug(
