@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 import penstock as ps
 from tests.serve.serving import APP, RunningServer, put
+from tests.serve.stops import lost, stop_under_load, wait_gone
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,59 +55,11 @@ def test_a_front_and_the_holder_begin_again(tmp_path: Path) -> None:
     assert "is begun again" in server.errors
 
 
-def wait_gone(pid: int) -> None:
-    """Wait until a process has ended. Its parent has ended, so the process that adopted it reaps it."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        pause.wait(0.02)
-    raise AssertionError(f"process {pid} did not end with its parent")
-
-
-@pytest.mark.parametrize("options", [("--in-process",), ("--fronts", "2")])
-def test_a_stop_under_load_loses_no_answered_write(tmp_path: Path, options: tuple[str, ...]) -> None:
-    answered: list[int] = []
-
-    def write(server: RunningServer, first: int) -> None:
-        connection = server.connection()
-        try:
-            for key in range(first, first + 100_000):
-                body = json.dumps({"id": key, "ts": 1, "country": "NO"})
-                connection.request("POST", "/v1/tables/orders", body, {"authorization": f"Bearer {server.token}"})
-                answer = connection.getresponse()
-                answer.read()
-                if answer.status != 200:
-                    return
-                answered.append(key)
-        except OSError:
-            return
-        finally:
-            connection.close()
-
-    with RunningServer(tmp_path, *options) as server:
-        stream = server.connection()
-        stream.request("GET", "/v1/events", headers={"authorization": f"Bearer {server.token}"})
-        events = stream.getresponse()
-        assert events.readline() == b": open\n"
-        writers = [threading.Thread(target=write, args=(server, i * 100_000)) for i in range(3)]
-        for writer in writers:
-            writer.start()
-        while events.readline()[:4] != b"data":
-            pass
-        assert server.stop() == 0, server.errors
-        for writer in writers:
-            writer.join()
-        assert b"data" in events.read() or answered
-        stream.close()
-    assert answered
-    scope: dict[str, ps.App] = {}
-    exec(APP, scope)
-    with ps.open(scope["app"], tmp_path / "penstock-state", readonly=True) as engine, engine.snapshot() as snap:
-        assert [key for key in answered if key not in snap.table("orders")] == []
+@pytest.mark.parametrize(("strike", "options"), [("stop", ["--in-process"]), ("kill the holder", ["--fronts", "2"])])
+def test_a_stop_under_load_loses_no_answered_write(tmp_path: Path, strike: str, options: list[str]) -> None:
+    answered = stop_under_load(tmp_path, strike, options)
+    assert lost(tmp_path, answered) == []
+    assert lost(tmp_path, [*answered, -7]) == [-7]
 
 
 def test_writes_go_to_a_holder_that_runs_already(tmp_path: Path) -> None:
