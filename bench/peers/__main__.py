@@ -1,6 +1,7 @@
 """`python -m bench.peers`: measure Penstock beside its peers, and write bench/RESULTS.json, bench/RESULTS.md and plots.
 
-A stopped run resumes from the JSON file: rows with all their rounds stay. `--fresh` measures the chosen rows anew.
+A stopped run resumes from the JSON file: rows with all their rounds stay. `--fresh` measures the chosen rows anew. The
+first run installs an environment per system, which takes longer than a quick run: DBSP compiles 500 crates.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     systems = [one for one in SYSTEMS if not asked.system or one.name in asked.system]
     if asked.fresh:
         named = {one.name for one in systems}
+        results.note = ""
         results.rows = [r for r in results.rows if r.job.workload not in workloads or r.job.system not in named]
     try:
         if not asked.page:

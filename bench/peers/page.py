@@ -17,8 +17,8 @@ _HEAD = """\
 `{command}` measured these figures, on {machine}. `make bench-peers` measures all of them.
 `python -m bench.peers --help` lists its options.
 
-- All systems get the same lines and keep the same views. They ran in turns, in alternating order. A figure is the
-  median of {rounds} rounds, and the spread is the distance of the extremes.
+- All systems get the same lines and keep the same views. They ran in turns, in alternating order, and the rows of a
+  resumed run among themselves. A figure is the median of {rounds} rounds. The spread is the distance of the extremes.
 - *By the clock* includes waiting for the disk and for other processes. *Per CPU second* counts the CPU time of the
   whole process tree of a system.
 - {busy}
@@ -48,6 +48,8 @@ def write(results: Results, folder: Path) -> None:
         key=lambda row: (row.job.workload, row.job.case, -row.job.batch, order.get(row.job.system, len(order))),
     )
     parts = [_HEAD.format(command=results.command, machine=results.machine, rounds=_rounds(rows), busy=_busy(rows))]
+    if results.note:
+        parts.append(results.note + "\n")
     for number in sorted({row.job.workload for row in rows}):
         own = [row for row in rows if row.job.workload == number]
         parts.append(f"## Workload {number}: {WORKLOADS[number].title}\n")
@@ -79,7 +81,7 @@ def _busy(rows: list[Row]) -> str:
 def _case(folder: Path, rows: list[Row]) -> str:
     """Return the table of one case, its plot, and the ratios that are missed."""
     first = rows[0]
-    title = f"{first.job.case}, {max(row.docs for row in rows):,} documents"
+    title = f"{first.job.case}, {max(row.docs for row in rows):,} lines"
     out = [f"### {title}\n"]
     if first.unit == DOCUMENTS:
         name = f"plots/workload-{first.job.workload}-{first.job.case.replace(' ', '-')}.svg"
@@ -104,7 +106,7 @@ def _crossover(rows: list[Row]) -> str:
     for row in rows:
         own = _base([one for one in rows if one.job.case == row.job.case], row)
         if row.job.system == _RECOMPUTE and own:
-            (ahead if own.cpu_median >= row.cpu_median else behind).append(row.docs)
+            (ahead if own.cpu_median >= row.cpu_median else behind).append(int(row.job.case.split()[0]))
     if not ahead:
         return (
             f"With up to {max(behind, default=0):,} documents {_RECOMPUTE} computes all views anew for less CPU time.\n"
@@ -131,7 +133,7 @@ def _row(row: Row, base: Row | None) -> tuple[str, list[str]]:
     if rates:
         cells.append(_number(row.cpu_median))
     clock = cpu = None
-    if base and not own:
+    if base and not own and row.median and base.median:
         clock = base.median / row.median if rates else row.median / base.median
         cpu = base.cpu_median / row.cpu_median if rates else clock
     least = aim(job.workload, job.system, job.setting)

@@ -44,11 +44,23 @@ REASONS: dict[tuple[int, str, str], str] = {
     (2, "", "PostgreSQL"): _INGEST,
     (2, "", "SQLite"): _INGEST,
     (2, "", "DuckDB"): _INGEST,
+    (2, "", "DBSP"): _INGEST,
     (3, "", "PostgreSQL"): f"{_TREES} It reads them from one index on city and amount.",
     (3, "", "SQLite"): f"{_TREES} It reads them from one index on city and amount, once per city and batch.",
     (3, "", "DuckDB"): f"{_TREES} {_SMALL}",
     (5, "", "DuckDB"): "a quarter of the time goes into Python objects of the rows between views (cProfile). " + _SMALL,
+    (
+        6,
+        "",
+        "DBSP",
+    ): "every key is new. It sorts them in memory, and Penstock also writes the log, the index and the feed "
+    "(not profiled).",
     (7, "", "SQLite"): _SYNC,
+    (
+        7,
+        "p99 of a read",
+        "SQLite",
+    ): "the reader is a thread of the writer, and a batch of Penstock keeps the interpreter for longer (not profiled).",
     (8, "", "SQLite"): _IMPORT,
     (8, "", "DuckDB"): _IMPORT,
     (9, "until it is complete", "PostgreSQL"): _BESIDE,

@@ -47,7 +47,7 @@ class Row:
     @property
     def spread(self) -> float:
         """Return the distance between the extreme rounds, as a share of the median."""
-        return (max(self.rates) - min(self.rates)) / self.median
+        return (max(self.rates) - min(self.rates)) / self.median if self.median else 0.0
 
     def json(self) -> dict[str, Any]:
         job = self.job
@@ -72,11 +72,13 @@ class Results:
         self.path, self.command, self.machine = path, command or "", machine
         self.rows: list[Row] = []
         self.left_out: dict[str, str] = {}
+        self.note = ""  # a remark about these rounds, for the page
         if path.exists():
             found = json.loads(path.read_text("utf-8"))
             if command is None:
                 self.command, self.machine = found["command"], found["machine"]
             if found["machine"] == self.machine:
+                self.note = found.get("note", "")
                 self.rows = [Row.of(row) for row in found["rows"]]
                 self.left_out = {one["system"]: one["reason"] for one in found["left_out"]}
 
@@ -135,6 +137,7 @@ class Results:
         out = {
             "command": self.command,
             "machine": self.machine,
+            **({"note": self.note} if self.note else {}),
             "rows": [row.json() for row in self.rows],
             "left_out": [{"system": system, "reason": reason} for system, reason in sorted(self.left_out.items())],
         }

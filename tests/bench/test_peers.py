@@ -157,6 +157,15 @@ def test_each_scenario_has_its_measures(number: int, tmp_path: Path) -> None:
     page.write(results, tmp_path)
 
 
+def test_a_measure_of_zero_has_no_ratio(tmp_path: Path) -> None:
+    results = Results(tmp_path / "RESULTS.json", "a command", "a machine")
+    for name, seconds in ((PENSTOCK, 0.0), ("SQLite", 1.0)):
+        job = Job(8, "restart", name, "upserts", 10_000)
+        results.add(job, _DOCS, Measured(1.0, 1.0, 1.0, 0.0, "1", {"until the first read, s": seconds}))
+    page.write(results, tmp_path)
+    assert "| 1 (0 %) |  |" in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_the_oracle_counts_deletes_and_moves(tmp_path: Path) -> None:
     lines = [
         '{"id": 1, "name": "a", "city": "x", "amount": 2, "ts": 0}',

@@ -129,10 +129,12 @@ def _percentile(seconds: list[float], share: float) -> float:
 
 def _read(read: Callable[[str], Any], stopped: Event, reads: list[float]) -> None:
     chosen = random.Random(1)
-    while not stopped.wait(_PAUSE):
+    while True:
         began = time.perf_counter()
         read(f"c{chosen.randrange(500)}")
         reads.append(time.perf_counter() - began)
+        if stopped.wait(_PAUSE):
+            return
 
 
 def _fill_and_wait(turn: Turn, opened: Opened) -> None:
