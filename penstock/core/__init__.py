@@ -13,6 +13,7 @@ from penstock.core.generation_switch import (
     is_ready,
     switch_refill,
     switched,
+    switched_sides,
     without_filling,
 )
 from penstock.core.hidden_generation_writes import hidden_transaction, write_hidden
@@ -39,6 +40,7 @@ from penstock.core.metadata.catalog import (
     is_reindexed,
     mark_reindexed,
     read_catalog,
+    serving_sides,
     write_built,
     write_catalog,
 )
@@ -78,7 +80,7 @@ from penstock.core.reading.scan_progress import Passed
 from penstock.core.reading.store_snapshot import Consistency, Snapshot, must_be_known
 from penstock.core.reading.visibility import add_span, read_spans, saved_position, with_early_set
 from penstock.core.reading.why_answers import joined_rows
-from penstock.core.schema import Described, Schema, built_of, described, is_built, parent_views
+from penstock.core.schema import Described, Schema, built_of, described, is_built, row_sources
 from penstock.core.settings import Scrubbing, Settings
 from penstock.core.upkeep.page_check import PageReport, damaged_pages_at, must_be_sound, walk
 from penstock.core.upkeep.scrub_result import ScrubResult, read_result
@@ -173,7 +175,6 @@ __all__ = [
     "must_be_partition",
     "must_be_sound",
     "must_be_whole",
-    "parent_views",
     "partitions_of",
     "reached",
     "read_catalog",
@@ -184,14 +185,17 @@ __all__ = [
     "read_state",
     "rejects_in",
     "retry_holds",
+    "row_sources",
     "rows_of",
     "saved_position",
     "saved_rows_of",
+    "serving_sides",
     "sized",
     "start_scrubs",
     "steps_of",
     "switch_refill",
     "switched",
+    "switched_sides",
     "walk",
     "with_early_set",
     "without_filling",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
-from penstock.core.metadata.catalog import Catalog
+from penstock.core.metadata.catalog import Catalog, CatalogEntry
 from penstock.core.metadata.store_state import StateRow
 from penstock.gateway import (
     JoinSideDocuments,
@@ -30,7 +30,7 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, side_views
+from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, side_views, stored_side
 
 __all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines", "side_documents"]
 
@@ -39,7 +39,10 @@ _log = logging.getLogger("penstock.engine")
 
 @dataclass(frozen=True, slots=True)
 class NodeMaker:
-    """A factory for nodes of tables and views with these numbers; `kinds` has the kinds of ts by table."""
+    """A factory for nodes of tables and views with these numbers; `kinds` has the kinds of ts by table.
+
+    `serving` has the sides of joins whose next generations are being built while they serve.
+    """
 
     app: App
     numbers: Mapping[str, int]
@@ -47,6 +50,7 @@ class NodeMaker:
     seed: int
     slots: int
     limits: Limits
+    serving: Mapping[str, CatalogEntry] = field(default_factory=dict)
 
     def table(self, reader: Reader, table: Table, known: dict[str, ViewNode]) -> TableNode:
         """Make the node of a table, and those of all views on it, and add the views to `known`."""
@@ -75,12 +79,18 @@ class NodeMaker:
             sides = {node.name: node for node in nodes if isinstance(node, SideNode)}
             views = self._views_on(reader, join, None, known)
             own = [sides[view.name] for view in side_views(join)]
+            wider = [sides[label] for node in own if (label := HiddenGeneration.label(node.name)) in sides]
             stored = {name: node.stored for name, node in out.items()}
-            documents = [side_documents(node.side, self.numbers, self.seed, stored.__getitem__) for node in own]
-            for node, rows in zip(own, documents, strict=True):
+            numbers = [{**self.numbers, node.side.name: node.number} for node in (*own, *wider)]
+            made = zip((*own, *wider), numbers, strict=True)
+            documents = {
+                node: side_documents(node.side, by_name, self.seed, stored.__getitem__) for node, by_name in made
+            }
+            for node, rows in documents.items():
                 if isinstance(node.side.source, View):
                     node.look_up = rows.find  # the rows of a view are not written yet
-            out[join.name] = JoinNode(join, self.numbers[join.name], own, documents, views)
+            read = [documents[node] for node in own]
+            out[join.name] = JoinNode(join, self.numbers[join.name], own, read, views, wider)
         return JoinNodes([*out.values()])
 
     def _sides_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
@@ -88,11 +98,19 @@ class NodeMaker:
         for join in self.app.joins():
             for side in side_views(join):
                 if side.source is source:
-                    node = SideNode(side, self.numbers[side.name], spaces, 2 * self.limits.few)
-                    node.held = reader.count(held_db(node.number))
-                    node.rests = bool(reader.count(resting_db(node.number)))
+                    node = self._side(reader, side, self.numbers[side.name], spaces)
                     nodes.append(node)
+                    if (serves := self.serving.get(side.name)) is not None:
+                        node.name = HiddenGeneration.label(side.name)
+                        own = stored_side(side, serves.definition)
+                        nodes.append(self._side(reader, own, serves.number, spaces))
         return nodes
+
+    def _side(self, reader: Reader, side: SideView, number: int, spaces: Spaces | None) -> SideNode:
+        node = SideNode(side, number, spaces, 2 * self.limits.few)
+        node.held = reader.count(held_db(number))
+        node.rests = bool(reader.count(resting_db(number)))
+        return node
 
     def _views_on(
         self, reader: Reader, source: Source, spaces: Spaces | None, known: dict[str, ViewNode]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
@@ -25,7 +26,7 @@ from penstock.core.damage_names import database_labels
 from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
 from penstock.core.gc_pause import no_collector
-from penstock.core.metadata.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built
+from penstock.core.metadata.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built, serving_sides
 from penstock.core.metadata.source_offsets import Resume, write_spout_states
 from penstock.core.metadata.store_state import StateRow, read_state, state_after, write_state
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
@@ -101,12 +102,13 @@ class Core:
             state = read_state(reader)
             if not self._readonly:
                 making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
+                making = replace(making, serving=serving_sides(self.catalog))
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
                 joins = making.joins(reader, tables, views)
             self.build: ViewBuild | None = None
             if self.catalog.since is not None and not self._readonly:
                 assert self._begin_build is not None, "a store with views under way is opened to build them"
-                self.build = self._begin_build(self, read_built(reader), tables, views)
+                self.build = self._begin_build(self, read_built(reader), tables, views, joins)
             if self.exchange is not None:
                 self.exchange.recall(reader, state)
             self._catalog_row, self._schema = row, None
@@ -382,7 +384,7 @@ class Core:
             run.close()
 
 
-BeginBuild = Callable[[Core, BuildState, Mapping[str, TableNode], Mapping[str, ViewNode]], ViewBuild]
+BeginBuild = Callable[[Core, BuildState, Mapping[str, TableNode], Mapping[str, ViewNode], JoinNodes], ViewBuild]
 """A function that begins or continues a build in the nodes of a core."""
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.cache import Store, Writer, index_db, log_db
 from penstock.core.metadata.catalog import (
+    JOIN_KINDS,
     Catalog,
     CatalogEntry,
     FormerGeneration,
@@ -29,6 +30,7 @@ from penstock.core.metadata.catalog import (
     catalog_of,
     read_catalog,
     row_of_catalog,
+    serving_sides,
     write_built,
     write_catalog,
 )
@@ -36,6 +38,7 @@ from penstock.core.metadata.source_offsets import Resume, write_spout_states
 from penstock.core.metadata.store_state import StateRow, added, read_state, write_state
 from penstock.core.schema import Schema
 from penstock.gateway import keep_rejected, moved_lines_db, rejects_db, rejects_from, repeated_db, without_tails
+from penstock.join import join_dbs
 from penstock.mapreduce import HiddenGeneration, Writes, rows_db, view_dbs
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "is_ready",
     "switch_refill",
     "switched",
+    "switched_sides",
     "without_filling",
 ]
 
@@ -70,6 +74,11 @@ def switched(
     for name, entry in catalog.entries.items():
         if entry.next is None:
             entries[name] = entry
+            continue
+        if entry.target["kind"] in JOIN_KINDS:  # joins and their sides have no rows in the feed
+            trash += join_dbs(entry.number) if entry.number else []
+            if entry.next.number:
+                entries[name] = CatalogEntry(entry.next.number, entry.next.definition)
             continue
         kept_rows = rows_db(entry.number) if feed else None
         trash += [db for db in view_dbs(entry.number) if db != kept_rows] if entry.number else []
@@ -100,6 +109,18 @@ def switched(
             fed_bytes=state.fed_bytes + fed * _FED,
         ),
     )
+
+
+def switched_sides(catalog: Catalog, join: str) -> Catalog:
+    """Return the catalog after the sides of an unchanged join were built again, with other fields."""
+    entries, trash = dict(catalog.entries), list(catalog.trash)
+    for name, entry in serving_sides(catalog).items():
+        assert entry.next is not None, "another generation was built"
+        if entry.definition["join"] != join:
+            continue
+        entries[name] = CatalogEntry(entry.next.number, entry.next.definition)
+        trash += join_dbs(entry.number)
+    return msgspec.structs.replace(catalog, entries=entries, trash=tuple(trash), last=catalog.highest())
 
 
 def switch_refill(writer: Writer, catalog: Catalog, state: StateRow, feed: bool, partitioned: bool) -> None:

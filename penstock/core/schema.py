@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cache import Reader, UnknownName
+from penstock.cache import Reader, UnknownName, read_mark
 from penstock.core.catalog_nodes import side_documents
 from penstock.core.metadata.catalog import Catalog, catalog_of, read_built
 from penstock.join import SideIndex, StoredJoin, StoredSide
@@ -33,6 +33,7 @@ from penstock.views import (
     rows_refused,
     side_views,
     stored_definition,
+    stored_side,
 )
 
 __all__ = [
@@ -43,8 +44,8 @@ __all__ = [
     "described",
     "described_view",
     "is_built",
-    "parent_views",
     "percent_built",
+    "row_sources",
 ]
 
 Described = dict[str, Any]
@@ -82,7 +83,7 @@ class Schema:
                 node = ViewNode(own, entry.number, None, complete=False)
             self.views[view.name] = node
         self.joins: dict[str, Join] = {join.name: join for join in app.joins()}
-        sides = [side for join in app.joins() for side in side_views(join)]
+        sides = [stored_side(side, entries[side.name].definition) for join in app.joins() for side in side_views(join)]
         self.sides = [ViewNode(side, entries[side.name].number, None, complete=False) for side in sides]
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
 
@@ -90,13 +91,14 @@ class Schema:
         """Return the join of this name, to read it in one snapshot."""
         join, entries = self.joins[name], self.catalog.entries
         numbers = {name: entry.number for name, entry in entries.items()}
+        views = [stored_side(side, entries[side.name].definition) for side in side_views(join)]
         sides = [
             StoredSide(
                 side,
                 None if side.by_key else SideIndex(numbers[side.name], len(side.projection)),
                 side_documents(side, numbers, self.catalog.seed, self.join),
             )
-            for side in side_views(join)
+            for side in views
         ]
         return StoredJoin(join, numbers[name], sides)
 
@@ -200,9 +202,9 @@ def built_of(reader: Reader, catalog: Catalog) -> tuple[int, int]:
     for table, (first, since) in (catalog.since or {}).items():
         total += since - first
         done += built.documents.get(table, first) - first
-    for source in parent_views(catalog):
-        rows = reader.count(rows_db(catalog.entries[source].number))
+    for source in row_sources(catalog):
         until, applied = built.rows.get(source, (b"", 0))
+        rows = _rows_of(reader, catalog, source)
         total += rows
         done += rows if until is None else min(applied, rows)
     return done, total
@@ -213,11 +215,38 @@ def is_built(reader: Reader, catalog: Catalog) -> bool:
     built = read_built(reader)
     return all(
         built.documents.get(name, first) >= since for name, (first, since) in (catalog.since or {}).items()
-    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in parent_views(catalog)))
+    ) and (all(built.rows.get(name, (b"", 0))[0] is None for name in row_sources(catalog)))
 
 
-def parent_views(catalog: Catalog) -> list[str]:
-    """Return the views from whose rows others are built; they are not being built themselves."""
-    sources = [e.next.definition["source"] for e in catalog.entries.values() if e.next is not None and e.next.number]
+def _rows_of(reader: Reader, catalog: Catalog, source: str) -> int:
+    """Return the number of rows of a view that a build reads. For a join it is that of its first side's documents."""
+    entry = catalog.entries[source]
+    if entry.target["kind"] != "join":
+        return reader.count(rows_db(entry.number))
+    own = entry.target["sides"][0]["source"]
+    while catalog.entries[own].target["kind"] == "join":
+        own = catalog.entries[own].target["sides"][0]["source"]
+    first = catalog.entries[own]
+    if first.target["kind"] == "view":
+        return reader.count(rows_db(first.written))
+    return read_mark(reader, first.number).present
+
+
+def row_sources(catalog: Catalog) -> list[str]:
+    """Return the sources whose rows a build reads: joins, and views that are not being built themselves.
+
+    A view that is being built sends its rows on as they come.
+    """
     entries = catalog.entries
-    return [s for s in dict.fromkeys(sources) if entries[s].next is None and entries[s].definition["kind"] == "view"]
+    out: dict[str, None] = {}
+    for name, entry in entries.items():
+        if entry.next is None or not entry.next.number:
+            continue
+        if entry.next.definition["kind"] == "join":
+            out[name] = None
+            continue
+        source = entry.next.definition["source"]
+        kind = entries[source].target["kind"]
+        if kind == "join" or (kind == "view" and entries[source].next is None):
+            out[source] = None
+    return list(out)

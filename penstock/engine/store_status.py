@@ -157,7 +157,9 @@ def _build(snap: Snapshot) -> Status | None:
     if catalog.since is None:
         return None
     done, total = built_of(snap.reader(), catalog)
-    names = [name for name, entry in catalog.entries.items() if entry.next is not None]
+    every = [name for name, entry in catalog.entries.items() if entry.next is not None]
+    names = [name for name in every if ":" not in name]  # a side of a join is no name of the app
+    names = names or list(dict.fromkeys(name.partition(":")[0] for name in every))
     return {"views": names, "done": done, "total": total, "trouble": None}
 
 

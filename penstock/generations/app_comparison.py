@@ -1,7 +1,8 @@
 """Compare an app with a store before anything is done, and begin the generations that adapt the store.
 
-Tables can't change. Each view that changed or is new, and each view on it, gets a next generation: empty, with a number
-of its own. A view that the app has dropped gets none. `build` fills the generations. Invariants:
+Tables can't change. Each view or join that changed or is new gets a next generation: empty, with a number of its own.
+So does all that stands on it. One that the app has dropped gets none. `build` fills the generations. If only the fields
+of a side differ, its join and the views on it stay. Invariants:
 
 - one transaction of the opening writes all that it begins, so a build survives a crash;
 - if the same app opens the store again, a build continues; an app with other views begins again;
@@ -16,10 +17,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.cache import DefinitionChanged, DefinitionError, Reader, read_mark, repr_of, segments_from
+from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
 from penstock.core import FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
-from penstock.join import side_dbs
-from penstock.mapreduce import view_dbs
+from penstock.join import join_dbs
 from penstock.views import Changed, Kind, difference, sources_of
 
 
@@ -65,11 +65,7 @@ def _change(known: Catalog, before: dict[str, Changed], name: str, definition: D
     entry = known.entries.get(name)
     if entry is None or not entry.number:
         return Changed(name, Kind.NEW)
-    if definition["kind"] == "view":
-        text = difference(entry.definition, definition)
-    else:
-        text = _table_difference(entry.definition, definition)
-    if text:
+    if text := difference(entry.definition, definition):
         return Changed(name, Kind.CHANGED, text)
     source = next((source for source in sources_of(definition) if source in before), None)
     if source is not None:
@@ -84,12 +80,12 @@ def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
     targets = {name: e.target for name, e in known.entries.items() if e.written}
     if targets.keys() != wanted.keys():
         return False
-    return all(d["kind"] != "view" or not difference(targets[name], d) for name, d in wanted.items())
+    return all(d["kind"] == "table" or not difference(targets[name], d) for name, d in wanted.items())
 
 
 def refused(changes: dict[str, Changed]) -> DefinitionChanged:
     """Return the error for views that must not change."""
-    first, *others = changes.values()
+    first, *others = [change for change in changes.values() if ":" not in change.view] or changes.values()
     what = {Kind.NEW: "it is new", Kind.DROPPED: "it is in the store and not in the app"}.get(first.kind, first.why)
     more = f" (and {len(others)} more: {', '.join(other.view for other in others)})" if others else ""
     return DefinitionChanged(first.view, f"{what}{more}", built=True)
@@ -164,7 +160,7 @@ class _Beginning:
 
     def _discard(self, number: int) -> None:
         if number:
-            self._trash += [*view_dbs(number), *side_dbs(number)]
+            self._trash += join_dbs(number)
 
     def _changed(self, entries: dict[str, CatalogEntry], name: str, entry: CatalogEntry) -> None:
         """Make the entry of a view to build or drop. Without documents the change is complete at once.
@@ -175,67 +171,50 @@ class _Beginning:
         alone = self._agreement.numbers is None
         both = [d for d in (entry.definition, definition) if d]
         full = any(map(self._has_documents, both))
-        if full:
-            must_keep_joins(self._known, self._agreement.wanted, {name: self._agreement.changes[name]})
         if alone and not full:
             self._discard(entry.number)
             if definition is not None:
                 entries[name] = CatalogEntry(self._number(name), definition)
         elif definition is not None or entry.number:
             following = (
-                NextGeneration(0, {"kind": "view"})
+                NextGeneration(0, {"kind": entry.definition["kind"]})
                 if definition is None
                 else NextGeneration(self._number(name), definition)
             )
             as_of = self._position if entry.as_of is None and entry.number else entry.as_of
+            if (
+                definition is not None
+                and definition["kind"] == "side"
+                and definition["join"] not in self._agreement.changes
+            ):
+                as_of = None  # it serves its join until the other one is complete
             entries[name] = CatalogEntry(entry.number, entry.definition, as_of, following)
 
     def _has_documents(self, definition: Described) -> bool:
-        tables = [d["name"] for d in below(definition, self._agreement.wanted, self._known) if d["kind"] == "table"]
+        """Return True if a table below a definition has documents; below a side, one of a table of its join."""
+        tables = [d["name"] for d in self._below(definition) if d["kind"] == "table"]
         entries = [entry for name in tables if (entry := self._known.entries.get(name)) is not None]
         return any(read_mark(self._reader, entry.number).tail > 0 for entry in entries)
 
+    def _below(self, definition: Described) -> Iterator[Described]:
+        """Yield a definition and all that it is made of."""
+        yield definition
+        join = [definition["join"]] if definition["kind"] == "side" else []
+        for name in [*sources_of(definition), *join]:
+            entry, wanted = self._known.entries.get(name), self._agreement.wanted.get(name)
+            for own in (wanted, None if entry is None else entry.definition):
+                if own:
+                    yield from self._below(own)
+
     def _spans(self, entries: dict[str, CatalogEntry]) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield, for each table with views to build, its first record and the end of its log."""
-        sources = {e.next.definition["source"] for e in entries.values() if e.next is not None and e.next.number}
+        following = [e.next.definition for e in entries.values() if e.next is not None and e.next.number]
+        sources = {definition["source"] for definition in following if definition["kind"] != "join"}
         for name, entry in entries.items():
             if name in sources and entry.definition.get("kind") == "table":
                 first = next(segments_from(self._reader, entry.number, 0), None)
                 tail = read_mark(self._reader, entry.number).tail
                 yield name, (tail if first is None else first.base, tail)
-
-
-def is_join(definition: Described) -> bool:
-    """Return True for a join, and for a side of one."""
-    return definition["kind"] in ("join", "side")
-
-
-def below(definition: Described, wanted: Mapping[str, Described], known: Catalog) -> Iterator[Described]:
-    """Yield a definition and all that it is made of."""
-    yield definition
-    for name in sources_of(definition):
-        own = wanted[name] if name in wanted else known.entries[name].definition
-        yield from below(own, wanted, known)
-
-
-def must_keep_joins(known: Catalog, wanted: Mapping[str, Described], changes: Mapping[str, Changed]) -> None:
-    """Raise DefinitionError if a change is one of a join, or of a view on one; the store has documents."""
-    for name, change in changes.items():
-        entry = known.entries.get(name)
-        for definition in (wanted.get(name), None if entry is None else entry.definition):
-            for own in below(definition, wanted, known) if definition else ():
-                if is_join(own):
-                    raise join_refused(own["name"] if own["kind"] == "join" else own["join"], change)
-
-
-def join_refused(join: str, change: Changed) -> DefinitionError:
-    """Return the error for a change of a join, or of a view on one, in a store that has documents."""
-    change_text = {Kind.NEW: "is new", Kind.DROPPED: "is in the store and not in the app"}.get(change.kind, "differs")
-    own = f"{change.view!r} of the join {join!r}" if change.view != join else f"the join {join!r}"
-    return DefinitionError(
-        f"{own.replace(join + ':', '')} {change_text}, and this store has documents already; a join and its views "
-        "are made with an empty store, so take that definition back, or load into a new path"
-    )
 
 
 def _table_difference(old: Described, new: Described) -> str:

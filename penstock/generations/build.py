@@ -1,7 +1,8 @@
 """Build changed views in steps between batches, then switch readers to them in one transaction.
 
-First the views on tables read the documents. Then views on unchanged views read those views' rows. Then all next
-generations become current at once, and the databases of the former ones are emptied in steps. Invariants:
+First the views on tables and the sides of joins read the documents. Then sides with other fields replace those of
+unchanged joins. Then views on joins and on unchanged views read the rows of these. Then all next generations become
+current at once, and the databases of the former ones are emptied in steps. Invariants:
 
 - each step is one transaction with its progress: a crash loses at most the step in progress;
 - until the switch readers see no change and the feed gets none; afterwards only open snapshots and followers of earlier
@@ -22,8 +23,10 @@ from penstock.core import (
     BuildState,
     StateRow,
     built_of,
-    parent_views,
+    row_sources,
+    serving_sides,
     switched,
+    switched_sides,
     write_built,
     write_catalog,
     write_hidden,
@@ -31,6 +34,7 @@ from penstock.core import (
 )
 from penstock.gateway import GenerationScan, TableNode
 from penstock.generations.build_progress import AT_ONCE
+from penstock.join import JoinNodes
 from penstock.mapreduce import HiddenGeneration, RowDelta, RowState, StoredCodec, ViewNode, Writes, rows_db
 from penstock.views import Row
 
@@ -39,25 +43,40 @@ if TYPE_CHECKING:
 
 __all__ = ["GenerationBuild", "build_small_change"]
 
+_POSITION = 8  # bytes of a position in a join
+
 
 class GenerationBuild:
     """The remaining work of a build until readers see the next generations."""
 
     def __init__(
-        self, core: Core, built: BuildState, tables: Mapping[str, TableNode], views: Mapping[str, ViewNode]
+        self,
+        core: Core,
+        built: BuildState,
+        tables: Mapping[str, TableNode],
+        views: Mapping[str, ViewNode],
+        joins: JoinNodes,
     ) -> None:
         catalog = core.catalog
         self._core = core
         self.built = built
-        for name, entry in catalog.entries.items():
-            if entry.next is not None and entry.next.number:
-                views[name].building = HiddenGeneration()
+        self._joins = joins
+        following = {e.next.number for e in catalog.entries.values() if e.next is not None}
+        for node in [*views.values(), *(side for join in joins for side in (*join.sides, *join.wider))]:
+            if node.number in following:
+                node.building = HiddenGeneration()
         for name, (first, since) in (catalog.since or {}).items():
             tables[name].build = GenerationScan(built.documents.get(name, first), since)
         self.owed = 0  # rows to map before the next writes, because as many arrived since the last step
-        self._sources = parent_views(catalog)
+        self._order = {name: place for place, name in enumerate(core.app.names())}
+        self._sources = row_sources(catalog)
         for name in self._sources:
-            self._set_until(views[name], built.rows.get(name, (b"", 0))[0])
+            until = built.rows.get(name, (b"", 0))[0]
+            if name in views:
+                self._set_until(views[name], until)
+            else:
+                joins[name].fresh = catalog.entries[name].next is not None
+                joins[name].until = None if until is None else int.from_bytes(until, "big")
 
     def step(self, limit: int) -> None:
         """Run the next step, for about `limit` documents or rows."""
@@ -65,9 +84,16 @@ class GenerationBuild:
             if node.build is not None and not node.build.done:
                 self._documents(name, node, limit)
                 return
-        for name in self._sources:
+        serving = {side.definition["join"] for side in serving_sides(self._core.catalog).values()}
+        for name in sorted({*serving, *self._sources}, key=self._order.__getitem__):
+            if name in serving:  # all that its sides read is complete
+                self._switch_sides(name)
+                return
             if self.built.rows.get(name, (b"", 0))[0] is not None:
-                self._rows(name, limit)
+                if name in self._core.views:
+                    self._rows(name, limit)
+                else:
+                    self._joined_rows(name, limit)
                 return
         self.switch()
 
@@ -78,7 +104,8 @@ class GenerationBuild:
             self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
         ):
             return False
-        return all(node.build is None or node.build.done for node in self._core.tables.values())
+        done = all(node.build is None or node.build.done for node in self._core.tables.values())
+        return done and not serving_sides(self._core.catalog)
 
     # -- telling
 
@@ -93,6 +120,22 @@ class GenerationBuild:
         self._committed(writes, built, state, n)
         scan.cursor = cursor
         self._core.weigh(n)
+        self._joins.fold(self._core.store)
+
+    def _joined_rows(self, name: str, limit: int) -> None:
+        """Apply the next rows of a join to the views on it, in order of position."""
+        node, writes = self._joins[name], Writes()
+        applied = self.built.rows.get(name, (b"", 0))[1]
+        first = not node.until
+        with self._core.store.write() as writer:
+            end, entries = node.build(writer, limit, writes)
+            until = None if end is None else end.to_bytes(_POSITION, "big")
+            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (until, applied + entries)})
+            state = self._write(writer, writes, built)
+        self._committed(writes, built, state, entries)
+        came = node.passed(end)
+        self.owed = 0 if first or end is None else max(0, self.owed - entries) + came
+        self._joins.fold(self._core.store)
 
     def _rows(self, name: str, limit: int) -> None:
         """Apply the next rows of a view to the views on it."""
@@ -134,6 +177,14 @@ class GenerationBuild:
 
     # -- taking their place
 
+    def _switch_sides(self, join: str) -> None:
+        """Let sides with other fields serve their unchanged join. All nodes are made again, as after an opening."""
+        core = self._core
+        catalog = switched_sides(core.catalog, join)
+        with core.store.write() as writer:
+            write_catalog(writer, catalog)
+        core.reload()
+
     def switch(self) -> None:
         """Make the next generations current: readers see them from the next position on."""
         core = self._core
@@ -145,8 +196,10 @@ class GenerationBuild:
         core.state = state
         core.take_catalog(catalog, row)
         core.build, core.switched = None, state.position
-        for view in core.views.values():
+        for view in [*core.views.values(), *(side for join in self._joins for side in join.sides)]:
             view.building = None
+        for join in self._joins:
+            join.until, join.fresh = None, False
         for table in core.tables.values():
             table.build = None
 

@@ -19,7 +19,7 @@ from penstock.core import Catalog, Described, described
 from penstock.generations.app_comparison import Agreement, agrees, compared, refused
 from penstock.views import App, Changed, Kind
 
-__all__ = ["GenerationNumbers", "agree_numbers"]
+__all__ = ["GenerationNumbers", "agree_numbers", "must_keep_joins"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def agree_numbers(
         changes = {**own.changes, **changes}
     if changes and refuse:
         raise refused(changes)
-    _must_keep_joins(wanted, known, changes)
+    must_keep_joins(wanted, known, changes)
     numbers = [_written(catalog, wanted) for catalog in known]
     under_way = all(agrees(catalog, wanted) for catalog in known)
     if under_way and all(own == numbers[0] for own in numbers):
@@ -66,7 +66,7 @@ def agree_numbers(
     return _begun(wanted, known, changes, unlike), tuple(changes.values())
 
 
-def _must_keep_joins(wanted: Mapping[str, Described], known: Sequence[Catalog], changes: Mapping[str, Changed]) -> None:
+def must_keep_joins(wanted: Mapping[str, Described], known: Sequence[Catalog], changes: Mapping[str, Changed]) -> None:
     """Raise DefinitionError if a join changes, or a view on one: partitions don't build them."""
     stored = [{name: own.definition or own.target for name, own in catalog.entries.items()} for catalog in known]
     definitions = [wanted, *stored]

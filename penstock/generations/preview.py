@@ -18,7 +18,8 @@ import numpy as np
 from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
 from penstock.core import Core, Settings, Snapshot, described, write_catalog
 from penstock.gateway import TableBatch, document_of, key_value, unwrap
-from penstock.generations.app_comparison import compared, created, must_keep_joins
+from penstock.generations.app_comparison import compared, created
+from penstock.generations.generation_numbers import must_keep_joins
 from penstock.mapreduce import rows_db, same_result
 from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
 
@@ -42,8 +43,8 @@ def preview_of(snap: Snapshot, app: App) -> Preview:
     """Preview the changes that opening the store of a snapshot with this app would cause."""
     schema = snap.schema
     changes = compared(schema.catalog, described(app)).changes
-    if any(len(snap.table(name)) for name in schema.tables):
-        must_keep_joins(schema.catalog, described(app), changes)
+    if len(snap.parts) > 1:
+        must_keep_joins(described(app), [schema.catalog], changes)
     changes = {name: change for name, change in changes.items() if change.kind is Kind.DROPPED or _is_view(app, name)}
     if not changes:
         return Preview(())

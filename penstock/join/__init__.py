@@ -17,10 +17,10 @@ from penstock.join.joined_view import row_plan
 from penstock.join.product import BLOCK
 from penstock.join.side_check import check_side, side_digest
 from penstock.join.side_entries import Entries, Ints, Positions
-from penstock.join.side_index import SideIndex, SideKept, side_dbs
+from penstock.join.side_index import SideIndex, SideKept, join_dbs, side_dbs
 from penstock.join.side_node import KeySideKept, LookUp, SideNode, entry_owners
 from penstock.join.sorted_runs import EntryChanges, changed_entries
-from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
+from penstock.join.stored_join import JoinPart, LimitHold, SideDocuments, StoredJoin, StoredSide
 
 __all__ = [
     "BLOCK",
@@ -34,6 +34,7 @@ __all__ = [
     "JoinChange",
     "JoinNode",
     "JoinNodes",
+    "JoinPart",
     "JoinedRows",
     "KeptEntries",
     "KeySideKept",
@@ -55,6 +56,7 @@ __all__ = [
     "check_side",
     "encoded_keys",
     "entry_owners",
+    "join_dbs",
     "joined_changes",
     "read_changes",
     "row_documents",

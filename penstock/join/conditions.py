@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.cache import encode_key
 from penstock.join.side_entries import KEY, UPPER, Entries, Ints, Positions, same_columns
 from penstock.mapreduce import Codes, Groups, SourceKeys
 
@@ -37,6 +38,14 @@ class Conditions:
         if self._keys is None:
             self._keys = self.entries.values()
         return self._keys
+
+    def encoded(self) -> list[bytes]:
+        """Return the encoding of each value."""
+        keys = self.keys
+        texts = [None] * len(self) if keys.text is None else keys.text.tolist()
+        return [
+            encode_key(lane) if text is None else text for lane, text in zip(keys.lane.tolist(), texts, strict=True)
+        ]
 
     @property
     def low(self) -> Positions:

@@ -4,19 +4,22 @@ Invariants:
 
 - it runs after all tables of the transaction have their final documents, so no view sees a row that never existed;
 - views get the rows that go and come. They retract by the projections that the side indexes have;
-- a condition value above the limit has no rows. Its matches are stored, so that quarantine and status can list it.
+- a condition value above the limit has no rows. Its matches are stored, so that quarantine and status can list it;
+- a view that is being built gets only rows with positions before `until`. The build sends it the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
 
 from penstock.cache import Reader, Store, pack, seal, stored_key
 from penstock.join.joined_columns import RowColumns, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows
 from penstock.join.joined_view import RowInput, row_deltas, row_input
 from penstock.join.side_node import SideNode
-from penstock.join.stored_join import SideDocuments, StoredJoin, StoredSide
+from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
 from penstock.mapreduce import ViewNode, Writes, held_db
 from penstock.views import Join
 
@@ -24,7 +27,12 @@ __all__ = ["JoinNode", "JoinNodes"]
 
 
 class JoinNode:
-    """The node of one join of two sides."""
+    """The node of one join of two sides.
+
+    While views on it are built, `until` is the position before which they have all rows; None means all rows. `ahead`
+    counts rows that came beyond it since the last step of the build. At 0 a `fresh` join has no rows and no holds: its
+    sides are built. `wider` are next generations of its sides, which become its sides when they are complete.
+    """
 
     def __init__(
         self,
@@ -33,12 +41,17 @@ class JoinNode:
         sides: Sequence[SideNode],
         documents: Sequence[SideDocuments],
         views: Sequence[ViewNode],
+        wider: Sequence[SideNode] = (),
     ) -> None:
         self.join = join
         self.name = join.name
         self.number = number
         self.sides = tuple(sides)
+        self.wider = tuple(wider)
         self.views = tuple(views)  # and the sides of other joins that read its rows
+        self.until: int | None = None
+        self.ahead = 0
+        self.fresh = False
         self._stored = [StoredSide(side.side, side.index, own) for side, own in zip(self.sides, documents, strict=True)]
         self._projected = self.stored.row_sides
 
@@ -49,22 +62,28 @@ class JoinNode:
 
     def nbytes(self) -> int:
         """Estimate the bytes in use."""
-        indexes = [side.index for side in self.sides if side.index is not None]
+        indexes = [side.index for side in (*self.sides, *self.wider) if side.index is not None]
         return sum(index.nbytes for index in indexes) + sum(view.nbytes(spaces=True) for view in self.views)
 
     def run(self, reader: Reader, writes: Writes) -> None:
         """Send the views the rows that a transaction takes and adds, and change the side indexes."""
+        for side in self.wider:
+            side.stage(reader, side.change(reader, writes.gathered.pop(side.number, None), writes), writes)
         own = [writes.gathered.pop(side.number, None) for side in self.sides]
         if not any(own):
             return
         left, right = (side.change(reader, part, writes) for side, part in zip(self.sides, own, strict=True))
         if not any(len(part) for side in (left, right) for part in (side.minus, side.plus)):
             return  # the changes stop at the sides
-        change = JoinChange(left, right, How(self.join.how), self.join.limit)
-        self._send(reader, change, writes)
+        if self.until != 0 or not self.fresh:
+            change = JoinChange(left, right, How(self.join.how), self.join.limit)
+            live = [view for view in self.views if self.until is None or view.building is None]
+            self._send(reader, live, lambda: self._rows(change), writes)
+            if self.until is not None:
+                self._send_before(reader, change, self.until, writes)
+            self._hold(change, writes)
         for side, entries in zip(self.sides, (left, right), strict=True):
             side.stage(reader, entries, writes)
-        self._hold(change, writes)
 
     def _rows(self, change: JoinChange) -> Iterator[JoinedRows]:
         for rows in change.rows():
@@ -72,12 +91,33 @@ class JoinNode:
             if kept.i.size:
                 yield kept
 
-    def _send(self, reader: Reader, change: JoinChange, writes: Writes) -> None:
-        inputs = {view: one for view in self.views if (one := row_input(view)) is not None}
+    def _send_before(self, reader: Reader, change: JoinChange, until: int, writes: Writes) -> None:
+        """Send the rows before a position to the views that are being built."""
+        views = [view for view in self.views if view.building is not None]
+        beyond = 0
+
+        def rows() -> Iterator[JoinedRows]:
+            nonlocal beyond
+            beyond = 0
+            for block in self._rows(change):
+                own = self.stored.positions(block) < np.uint64(until)
+                beyond += int(np.count_nonzero(~own)) * (1 if block.plus else -1)
+                if own.any():
+                    yield JoinedRows(block.plus, block.left, block.i[own], block.right, block.j[own])
+
+        if views and until:
+            self._send(reader, views, rows, writes)
+            self.ahead += max(0, beyond)
+
+    def _send(
+        self, reader: Reader, views: Sequence[ViewNode], rows: Callable[[], Iterator[JoinedRows]], writes: Writes
+    ) -> None:
+        """Send rows to views. `rows` is called once for columns and once for pairs, if views need them."""
+        inputs = {view: one for view in views if (one := row_input(view)) is not None}
         if inputs:
-            self._add(change, inputs)
-        deltas = row_deltas(self._projected, self._rows(change)) if len(inputs) < len(self.views) else []
-        for view in self.views:
+            self._add(rows(), inputs)
+        deltas = row_deltas(self._projected, rows()) if len(inputs) < len(views) else []
+        for view in views:
             one = inputs.get(view)
             if one is None:
                 if deltas:
@@ -85,9 +125,9 @@ class JoinNode:
             else:
                 one.fold(reader, writes)
 
-    def _add(self, change: JoinChange, inputs: dict[ViewNode, RowInput]) -> None:
+    def _add(self, blocks: Iterable[JoinedRows], inputs: dict[ViewNode, RowInput]) -> None:
         """Add rows to the inputs as columns, in blocks. Drop the input of a view that can't take a row."""
-        for rows in self._rows(change):
+        for rows in blocks:
             columns = RowColumns(self._projected, rows)
             for view, one in list(inputs.items()):
                 if not one.add(rows, columns):
@@ -95,13 +135,38 @@ class JoinNode:
 
     def _hold(self, change: JoinChange, writes: Writes) -> None:
         """Store the condition values above the limit with their matches, and release those that are not above it."""
-        db = held_db(self.number)
-        held = [(stored_key(one.value), one) for one in change.limited if one.is_held]
-        if held:
-            writes.puts.append((db, [(key, seal(key, pack([one.value, one.left, one.right]))) for key, one in held]))
+        self._put_holds([LimitHold(one.value, one.left, one.right) for one in change.limited if one.is_held], writes)
         freed = [stored_key(one.value) for one in change.limited if one.was_held and not one.is_held]
         if freed:
-            writes.deletes.append((db, freed))
+            writes.deletes.append((held_db(self.number), freed))
+
+    def _put_holds(self, holds: Sequence[LimitHold], writes: Writes) -> None:
+        if holds:
+            keys = [stored_key(one.value) for one in holds]
+            rows = [pack([one.value, one.left, one.right]) for one in holds]
+            own = [(key, seal(key, row)) for key, row in zip(keys, rows, strict=True)]
+            writes.puts.append((held_db(self.number), own))
+
+    # -- builds
+
+    def build(self, reader: Reader, limit: int, writes: Writes) -> tuple[int | None, int]:
+        """Send about `limit` rows from `until` on to the views that are being built.
+
+        Return the position after them, None after the last one, and the number of entries of the first side.
+        """
+        assert self.until is not None, "rows are left"
+        part = self.stored.part(reader, self.until, limit)
+        views = [view for view in self.views if view.building is not None]
+        if views:
+            self._send(reader, views, part.rows, writes)
+        if self.fresh:
+            self._put_holds(part.limited, writes)
+        return part.end, part.entries
+
+    def passed(self, end: int | None) -> int:
+        """Note that views have the rows before a position. Return the number of rows that came beyond it since."""
+        ahead, self.until, self.ahead = self.ahead, end, 0
+        return ahead
 
 
 class JoinNodes:
@@ -114,6 +179,9 @@ class JoinNodes:
     def __iter__(self) -> Iterator[JoinNode]:
         return iter(self._nodes.values())
 
+    def __getitem__(self, name: str) -> JoinNode:
+        return self._nodes[name]
+
     def stored(self, name: str) -> StoredJoin:
         """Return a join for reading all of its rows in a transaction of the writer."""
         return self._nodes[name].stored
@@ -125,7 +193,7 @@ class JoinNodes:
 
     def fold(self, store: Store) -> None:
         """Run the steps that are due to fold logs into pages, each index in a transaction of its own."""
-        for side in self.sides.values():
+        for side in [side for node in self for side in (*node.sides, *node.wider)]:
             index = side.index
             if index is not None and (steps := index.fold_steps()):
                 with store.write() as writer:

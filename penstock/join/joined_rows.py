@@ -22,12 +22,20 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.cache import encode_key
 from penstock.join.conditions import NULL_CODE, Conditions
 from penstock.join.product import BLOCK, CodedEntries, product
 from penstock.join.side_entries import Entries, Ints, Mask
 
-__all__ = ["How", "JoinChange", "JoinedRows", "KeptEntries", "LimitedValue", "SideChange", "joined_changes"]
+__all__ = [
+    "How",
+    "JoinChange",
+    "JoinedRows",
+    "KeptEntries",
+    "LimitedValue",
+    "SideChange",
+    "above_limit",
+    "joined_changes",
+]
 
 
 class How(StrEnum):
@@ -189,7 +197,7 @@ class JoinChange:
         right = self._right.most()
         if bool((right < 2).all()):
             return  # a key side never has a condition value above the limit
-        near = np.flatnonzero(_above([self._left.most(), right], limit))
+        near = np.flatnonzero(above_limit([self._left.most(), right], limit))
         if not near.size:
             return
         kept = [side.kept.counts_of(near) for side in sides]
@@ -198,14 +206,11 @@ class JoinChange:
             for changes in ([side.less for side in sides], [side.more for side in sides])
         )
         over = np.zeros((2, self._n), bool)
-        over[0, near], over[1, near] = _above(before, limit), _above(after, limit)
+        over[0, near], over[1, near] = above_limit(before, limit), above_limit(after, limit)
         self._over = over[0], over[1]
-        keys = self.conditions.keys
-        for place, code in enumerate(near.tolist()):
-            was, now = bool(over[0, code]), bool(over[1, code])
+        for place, value in enumerate(self.conditions.take(near).encoded()):
+            was, now = bool(over[0, near[place]]), bool(over[1, near[place]])
             if was or now:
-                text = None if keys.text is None else keys.text[code]
-                value = encode_key(int(keys.lane[code])) if text is None else text
                 self.limited.append(LimitedValue(value, int(after[0][place]), int(after[1][place]), was, now))
 
     def rows(self) -> Iterator[JoinedRows]:
@@ -280,7 +285,7 @@ class JoinChange:
             yield JoinedRows(plus, none, missing, own.entries, here)
 
 
-def _above(counts: Sequence[Ints], limit: int) -> Mask:
+def above_limit(counts: Sequence[Ints], limit: int) -> Mask:
     """Mark the condition values with more rows than the limit. One match on a side is never too many."""
     left, right = counts
     above: Mask = (np.minimum(left, right) >= 2) & (left.astype(float) * right > limit)

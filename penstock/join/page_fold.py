@@ -20,12 +20,14 @@ from penstock.join.entry_pages import entry_bytes, page_keys, page_payloads, rea
 from penstock.join.side_entries import Entries, Ints, Positions
 from penstock.join.sorted_runs import EntryChanges
 
-__all__ = ["MOST", "FoldedPages", "fold_pages"]
+__all__ = ["LEAST_PAGE", "MOST", "PAGES", "FoldedPages", "fold_pages"]
 
 MOST = 160
 """Most entries of a page, unless more have one position."""
 
-_LEAST = 40
+LEAST_PAGE = 40
+"""Least number of entries at which a large page is cut."""
+
 _BYTES = 4000  # LMDB stores a larger row in whole pages of 4,096 bytes; a page is just below one
 _CHANGES = 1 << 14  # most changes that are folded together
 PAGES = 1 << 9
@@ -83,7 +85,7 @@ class _Parts:
     @classmethod
     def cut(cls, merged: Entries, begins: Positions, touched: Ints, edges: Sequence[int]) -> _Parts:
         """Cut the entries of the touched pages, which are those between the edges."""
-        most = min(max(_BYTES // entry_bytes(merged), _LEAST), MOST)
+        most = min(max(_BYTES // entry_bytes(merged), LEAST_PAGE), MOST)
         out = cls([], [], [])
         near = False  # the last part is of the page before
         last = -1

@@ -19,13 +19,13 @@ import numpy as np
 from penstock.cache import Reader, Writer, record_key, seal, unseal, unseal_many
 from penstock.join.conditions import Conditions
 from penstock.join.entry_pages import changes_payload, page_keys, read_changes, read_pages
-from penstock.join.page_fold import MOST, PAGES, fold_pages
+from penstock.join.page_fold import LEAST_PAGE, MOST, PAGES, fold_pages
 from penstock.join.product import BLOCK
 from penstock.join.side_entries import Entries, Ints, Positions, flat_places, in_order, places_within
 from penstock.join.sorted_runs import EntryChanges, SortedRuns
-from penstock.mapreduce import SourceKeys, Writes
+from penstock.mapreduce import SourceKeys, Writes, view_dbs
 
-__all__ = ["SideIndex", "SideKept", "side_dbs", "side_log_db", "side_pages_db"]
+__all__ = ["SideIndex", "SideKept", "join_dbs", "side_dbs", "side_log_db", "side_pages_db"]
 
 LEAST_LOG = 1 << 17
 """Changes in the log below which it is not folded."""
@@ -51,6 +51,11 @@ def side_log_db(number: int) -> str:
 def side_dbs(number: int) -> list[str]:
     """Return the names of all databases of a side index."""
     return [side_pages_db(number), side_log_db(number)]
+
+
+def join_dbs(number: int) -> list[str]:
+    """Return the names of all databases that a join, or a side of one, may have."""
+    return [*view_dbs(number), *side_dbs(number)]
 
 
 @dataclass(slots=True)
@@ -228,21 +233,32 @@ class SideIndex:
         if keys:
             yield keys
 
-    def all(self, reader: Reader) -> Iterator[Entries]:
-        """Yield every entry in blocks, in order of position."""
+    def all(self, reader: Reader, begin: int = 0, most: int = BLOCK) -> Iterator[Entries]:
+        """Yield the entries from a position on, in order of position, in blocks of about `most`.
+
+        Entries of one position are in one block.
+        """
         own = self._load(reader)
         begins = self._begins(reader)
-        parts = [] if own.fold is None else [own.fold.changes]
-        changes = EntryChanges.last_of([*parts, own.runs.merged(self.width)])
-        edges = [*begins[::PAGES].tolist(), 1 << 64]
-        for i, (low, high) in enumerate(pairwise(edges)):
-            keys = page_keys(begins[PAGES * i : PAGES * (i + 1)])
+        first = int(np.searchsorted(begins, np.uint64(begin), "right")) - 1
+        pages = min(PAGES, 1 + most // LEAST_PAGE)
+        edges = [*begins[first::pages].tolist(), 1 << 64]
+        for i, (low, high) in enumerate(pairwise([max(begin, edges[0]), *edges[1:]])):
+            keys = page_keys(begins[first + pages * i : first + pages * (i + 1)])
             rows = unseal_many(keys, reader.get_many(self._pages, keys), self._pages)
             stored = read_pages([row for row in rows if row is not None], self.width)
-            late = changes.within(np.array([low], np.uint64), np.array([high - 1], np.uint64))
-            entries = EntryChanges.last_of([EntryChanges(stored, np.zeros(len(stored), bool)), late]).put()
-            for start in range(0, len(entries), BLOCK):
-                yield entries.slice(start, start + BLOCK)
+            span = np.array([low], np.uint64), np.array([high - 1], np.uint64)
+            late = ([] if own.fold is None else [own.fold.changes.within(*span)]) + own.runs.within(*span)
+            pages_of = stored.take(places_within(stored.at, *span))
+            entries = EntryChanges.last_of([EntryChanges(pages_of, np.zeros(len(pages_of), bool)), *late]).put()
+            start = 0
+            while start < len(entries):
+                stop = min(start + most, len(entries))
+                if stop < len(entries):
+                    stop = int(np.searchsorted(entries.at, entries.at[stop]))
+                    stop = stop if stop > start else int(np.searchsorted(entries.at, entries.at[start], "right"))
+                yield entries.slice(start, stop)
+                start = stop
 
     # -- writing
 

@@ -47,7 +47,16 @@ from penstock.views.fingerprints.definition_difference import (
     stored_definition,
 )
 from penstock.views.join_arguments import check_runnable, check_unjoined
-from penstock.views.join_definitions import Join, JoinStep, Side, SideView, rows_refused, side_paths, side_views
+from penstock.views.join_definitions import (
+    Join,
+    JoinStep,
+    Side,
+    SideView,
+    rows_refused,
+    side_paths,
+    side_views,
+    stored_side,
+)
 from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
@@ -178,6 +187,7 @@ __all__ = [
     "side_views",
     "sources_of",
     "stored_definition",
+    "stored_side",
     "under",
     "where_from",
 ]

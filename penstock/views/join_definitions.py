@@ -8,8 +8,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from penstock.cache import DefinitionError
@@ -268,6 +268,11 @@ def side_views(join: Join) -> tuple[SideView, ...]:
     )
 
 
+def stored_side(side: SideView, definition: Mapping[str, Any]) -> SideView:
+    """Return a side with the projection of its stored definition, which may have other fields than views read."""
+    return replace(side, projection=tuple(tuple(path) for path in definition["projection"]))
+
+
 def _condition(paths: Sequence[Path]) -> Key:
     return Key(tuple(paths), len(paths) == 1)
 
@@ -293,7 +298,10 @@ def _in_key_order(pairs: Sequence[tuple[Path, Path]], sides: Sequence[Side]) -> 
 
 
 def _projected(join: Join, side: str) -> tuple[Path, ...]:
-    """Return the paths of a side that the join and the views on it read; the empty path is the document."""
+    """Return the paths of a side that the join and the views on it read, sorted; the empty path is the document.
+
+    They are sorted so that the order of views does not change the projection.
+    """
     read = [] if join.filter is None else [*join.filter.paths()]
     if side not in {own.name for own in join.row_sides}:
         return ()

@@ -161,24 +161,6 @@ def test_a_join_has_no_group_to_restate(engine: TestEngine) -> None:
 # -- refusals
 
 
-def test_a_changed_join_is_refused_in_a_store_with_documents(tmp_path: Path) -> None:
-    with ps.open(shop(), tmp_path):
-        pass
-    with ps.open(shop(more=True), tmp_path) as store:  # it has no documents yet
-        store.put("orders", {"id": 1, "c": 1, "a": 1})
-        store.put("customers", {"id": 1, "country": "no"})
-        for app in (shop(), shop(more=True, limit=7), ps.App("shop")):
-            if not app.tables():
-                app.table("orders", key="id"), app.table("customers", key="id")
-            with pytest.raises(DefinitionError, match=r"'sold'.*load into a new path"):
-                store.preview(app)
-    for app in (shop(), shop(more=True, limit=7)):
-        with pytest.raises(DefinitionError, match=r"'sold'.*load into a new path"):
-            ps.open(app, tmp_path)
-    with ps.open(shop(more=True), tmp_path) as store:
-        assert store.check().ok
-
-
 def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:
     with pytest.raises(DefinitionError, match="join 'sold' right, whose side 'order'"):
         engine.engine.begin_refill(["orders"], described(engine.app))

@@ -107,7 +107,7 @@ BUGS = [
     ),
     Bug(
         "a scan of a join has no row of a null condition value",
-        "join.stored_join:StoredSide.all",
+        "join.stored_join:StoredSide.nulls",
         "if self.view.unmatched",
         "if False",
     ),
@@ -188,8 +188,8 @@ JOIN_BUGS = [
     Bug(
         "a join does not send its rows to the joins on it",
         "join.join_node:JoinNode._send",
-        "for view in self.views:",
-        "for view in [own for own in self.views if own.keeps is False or own.view.index is False]:",
+        "for view in views:",
+        "for view in [own for own in views if own.keeps is False or own.view.index is False]:",
     ),
     Bug(
         "a row of a side that is a join is retracted by the key of its first document",

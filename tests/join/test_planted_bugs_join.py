@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "a hold by the limit depends on the state before",
         "join.joined_rows:JoinChange._apply",
-        "_above(after, limit)",
-        "_above(before, limit)",
+        "above_limit(after, limit)",
+        "above_limit(before, limit)",
     ),
     Bug(
         "entries that do not change are taken as changed",

@@ -19,6 +19,10 @@ from penstock.core.metadata.store_state import StateRow
 _CATALOG, _BUILT = b"catalog", b"built"
 
 
+JOIN_KINDS = ("join", "side")
+"""The kinds of definitions of a join: its own, and those of its sides."""
+
+
 class NextGeneration(msgspec.Struct, array_like=True, frozen=True):
     """The next generation of a view, hidden from readers; its number is 0 if the view is dropped."""
 
@@ -149,6 +153,19 @@ class BuildState(msgspec.Struct, frozen=True):
 
     documents: dict[str, int] = {}
     rows: dict[str, tuple[bytes | None, int]] = {}
+
+
+def serving_sides(catalog: Catalog) -> dict[str, CatalogEntry]:
+    """Return the sides that serve an unchanged join while their next generations, with other fields, are built."""
+    return {
+        name: entry
+        for name, entry in catalog.entries.items()
+        if entry.number
+        and entry.as_of is None
+        and entry.next is not None
+        and entry.next.number
+        and entry.definition["kind"] == "side"
+    }
 
 
 _decode_catalog = msgspec.msgpack.Decoder(Catalog).decode

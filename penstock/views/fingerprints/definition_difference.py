@@ -158,7 +158,7 @@ def stored_definition(view: View) -> dict[str, Any]:
 
 
 def difference(old: Described, new: Described) -> str:
-    """Describe in words how two stored definitions of a view differ. Return an empty text if they are equal.
+    """Describe in words how two stored definitions of a view or a join differ; an empty text if they are equal.
 
     >>> difference({"source": "users", "reducers": []}, {"source": "orders", "reducers": []})
     "its source was 'users' and is 'orders'"
@@ -204,7 +204,17 @@ def _written(name: str, part: Any) -> str:
         return repr(".".join(part))
     if name == "reducers":
         return ", ".join(map(_reducer, part)) or "none"
+    if name == "sides":
+        return ", ".join(map(_side, part))
+    if name == "on":
+        return ", ".join(f"{'.'.join(one)} = {'.'.join(other)}" for one, other in part)
     return repr_of(part)
+
+
+def _side(described: Described) -> str:
+    """Return a side of a join in users' notation."""
+    where = described["where"]
+    return f"{described['side']}={described['source']}{'' if where is None else f' where {condition_text(where)}'}"
 
 
 def _reducer(described: Described) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ from penstock.mapreduce import Writes
 from tests.join.join_histories import FIELDS, VALUES, Document, ListedSide, entries_of
 
 Model = dict[tuple[bytes, bytes], Any]  # encoded condition value and key → field
-SMALL = {"page_fold.MOST": 8, "page_fold._LEAST": 3, "page_fold.PAGES": 3, "side_index.PAGES": 3, "side_index._STEP": 5}
+SMALL = {
+    "page_fold.MOST": 8,
+    "page_fold.LEAST_PAGE": 3,
+    "page_fold.PAGES": 3,
+    "side_index.PAGES": 3,
+    "side_index._STEP": 5,
+}
 
 
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +148,11 @@ class IndexHistory:
         whole = [entry for entries in index.all(reader) for entry in entries.listed()]
         assert {(v or b"", k): f[0] for v, k, f in whole} == model
         assert len(whole) == len(model)
+        every = [int(at) for entries in index.all(reader) for at in entries.at.tolist()]
+        begin = rng.choice([0, rng.getrandbits(64), *[at + rng.randrange(2) for at in every[:3]]])
+        parts = [entries.at.tolist() for entries in index.all(reader, begin, rng.choice([1, 3, 50]))]
+        assert [at for part in parts for at in part] == [at for at in every if at >= begin]
+        assert all(one[-1] < other[0] for one, other in pairwise(parts))
 
     def _verify_pairs(self, reader: Reader, index: SideIndex, model: Model) -> None:
         keys = self.rng.sample(sorted(self.documents, key=repr), min(4, len(self.documents)))

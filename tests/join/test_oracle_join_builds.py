@@ -1,0 +1,188 @@
+"""Joins and views on them that are built on a full store, beside writes: the store ends as one that the app filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.cache import PenstockError
+from penstock.engine import open_on
+from penstock.views import NotBuilt
+from tests.harness.histories import LastingStore
+from tests.harness.planting import Bug
+from tests.join.join_builds import build_history
+from tests.join.join_histories import TIES
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_store_on_its_way_ends_as_one_of_the_last_app(seed: int) -> None:
+    assert build_history(seed) is None
+
+
+def test_positions_may_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    for edit in TIES:
+        edit.plant(monkeypatch)
+    assert [build_history(seed) for seed in range(100, 104)] == [None] * 4
+
+
+def shop(more: bool = False, **options: Any) -> ps.App:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on={"order.c": "customer.id"}, **options)
+    if more:
+        sold.view("ages", key="customer.age", value="order.a", reduce=ps.sum())
+    sold.view("sums", key="customer.country", value="order.a", reduce=ps.sum())
+    return app
+
+
+def filled(app: ps.App) -> LastingStore:
+    store = LastingStore()
+    engine, _ = open_on(app, store)
+    engine.put_many("orders", [{"id": key, "c": key % 5, "a": 1} for key in range(20)])
+    engine.put_many("customers", [{"id": key, "country": "no", "age": key} for key in range(5)])
+    return store
+
+
+def rows(engine: ps.Engine, name: str) -> dict[Any, Any]:
+    with engine.snapshot() as snap:
+        return dict(snap.view(name).items())
+
+
+def test_other_views_go_on_while_a_side_gets_more_fields() -> None:
+    store = filled(shop())
+    engine, core = open_on(shop(more=True), store)
+    assert [str(change) for change in core.changed] == ["ages: new"]
+    steps = 0
+    while core.build_step(2):
+        steps += 1
+        engine.put("customers", {"id": steps % 5, "country": "se", "age": 50})
+        assert sum(rows(engine, "sums").values()) == 20
+        if core.build is not None:
+            assert engine.status()["building"]["views"] == ["ages"]
+            with pytest.raises(NotBuilt):
+                rows(engine, "ages")
+    assert steps > 10
+    assert rows(engine, "ages") == {50: 20}
+    assert engine.check().ok
+
+
+def test_the_order_of_views_does_not_change_the_fields_of_a_side() -> None:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on={"order.c": "customer.id"})
+    sold.view("sums", key="customer.country", value="order.a", reduce=ps.sum())
+    sold.view("ages", key="customer.age", value="order.a", reduce=ps.sum())
+    _, core = open_on(app, filled(shop(more=True)))
+    assert core.changed == ()
+    assert core.build is None
+
+
+def test_a_changed_limit_builds_the_join_again() -> None:
+    store = filled(shop())
+    app = ps.App("shop")
+    orders = app.table("orders", key="id")
+    app.table("customers", key="id")
+    pairs = app.join("pairs", one=orders, other=orders, on={"one.c": "other.c"}, limit=15)
+    pairs.view("n", key="one.c", reduce=ps.count())
+    engine, core = open_on(app, store)
+    while core.build_step(1):
+        pass
+    assert rows(engine, "n") == {}
+    assert engine.status()["joins"]["pairs"]["above_limit"] == 5
+    app = ps.App("shop")
+    orders = app.table("orders", key="id")
+    app.table("customers", key="id")
+    pairs = app.join("pairs", one=orders, other=orders, on={"one.c": "other.c"}, limit=16)
+    pairs.view("n", key="one.c", reduce=ps.count())
+    engine, core = open_on(app, store)
+    assert str(core.changed[0]) == "pairs: changed, its limit was 15 and is 16"
+    engine.migrate()
+    assert rows(engine, "n") == dict.fromkeys(range(5), 16)
+    assert engine.status()["joins"]["pairs"]["above_limit"] == 0
+
+
+def test_a_row_of_null_that_comes_during_a_build_is_sent_once() -> None:
+    store = filled(shop())
+    app = shop()
+    [orders, customers] = app.tables()
+    app.join("without", order=orders, customer=customers, on={"order.c": "customer.id"}, how="left").view(
+        "countries", key="customer.country", value="order.a", reduce=ps.sum()
+    )
+    engine, core = open_on(app, store)
+    key = 100
+    while core.build_step(1):
+        key += 1
+        engine.put("orders", {"id": key, "c": None, "a": 1})
+    assert rows(engine, "countries") == {"no": 20, None: key - 100}
+
+
+SEEDS = (-1, 2, 12, 22, 3)  # each bug is found by one of them, at present
+
+BUGS = [
+    Bug(
+        "a view that is being built gets rows that its pass has not reached",
+        "join.join_node:JoinNode._send_before",
+        "self.stored.positions(block) < np.uint64(until)",
+        "self.stored.positions(block) >= np.uint64(0)",
+    ),
+    Bug(
+        "a view that is being built gets no changes",
+        "join.join_node:JoinNode.run",
+        "if self.until is not None:",
+        "if False:",
+    ),
+    Bug(
+        "a pass begins after the entries of a step, and not after those that it sent",
+        "join.stored_join:StoredJoin.part",
+        "if end is not None and many.size:",
+        "if end is not None and many.size and (own := own.slice(0, int(many[0]))) is None:",
+    ),
+    Bug(
+        "the holds that a pass finds are not stored",
+        "join.join_node:JoinNode.build",
+        "if self.fresh:",
+        "if False:",
+    ),
+    Bug(
+        "a pass sends rows of values above the limit",
+        "join.stored_join:StoredJoin.part",
+        "own.take(~over[codes])",
+        "own",
+    ),
+    Bug(
+        "a side with other fields replaces the former one before its scan ends",
+        "generations.build:GenerationBuild.step",
+        "node.build is not None and not node.build.done",
+        "node.build is not None and not node.build.done and (not serving_sides(self._core.catalog) or limit > 2)",
+    ),
+    Bug(
+        "the rows of null are not built",
+        "join.stored_join:StoredJoin._part_rows",
+        "left.nulls(reader) if last else ()",
+        "()",
+    ),
+    Bug(
+        "the rows of the second side alone are not built",
+        "join.stored_join:StoredJoin.part",
+        "other.take(~over[beside])",
+        "other.slice(0, 0)",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+
+    def fails(seed: int) -> bool:
+        try:
+            if seed < 0:
+                test_a_changed_limit_builds_the_join_again()
+                return False
+            return build_history(seed) is not None
+        except (PenstockError, AssertionError, IndexError, KeyError, ValueError):
+            return True
+
+    assert any(map(fails, (*SEEDS, *range(60))))
