@@ -269,8 +269,9 @@ def side_views(join: Join) -> tuple[SideView, ...]:
 
 
 def stored_side(side: SideView, definition: Mapping[str, Any]) -> SideView:
-    """Return a side with the projection of its stored definition, which may have other fields than views read."""
-    return replace(side, projection=tuple(tuple(path) for path in definition["projection"]))
+    """Return a side as its stored definition has it: with other fields than views read, or an index for a key side."""
+    projection = tuple(tuple(path) for path in definition["projection"])
+    return replace(side, projection=projection, by_key=definition.get("by_key", False))
 
 
 def _condition(paths: Sequence[Path]) -> Key:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import DefinitionError, MemoryStore
+from penstock.cache import MemoryStore
 from penstock.engine import open_on
 from penstock.gateway import KeySide, TableSideDocuments
 from penstock.join import SideIndex, join_node, side_dbs
@@ -131,15 +131,20 @@ def test_key_sides_are_loaded_again_after_an_opening() -> None:
         assert dict(snap.view("sums").items()) == {"no": 3}
 
 
-def test_a_store_with_an_index_for_a_key_side_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_with_an_index_for_a_key_side_drops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(join_definitions, "_key_of", lambda side: None)
         for path in (tmp_path / "full", tmp_path / "empty"):
             with ps.open(shop(), path) as store:
                 if path.name == "full":
-                    store.put("customers", {"id": 1, "country": "no"})
-    with pytest.raises(DefinitionError, match=r"'customer' of the join 'sold' differs.*load into a new path"):
-        ps.open(shop(), tmp_path / "full")
+                    store.put_many("customers", [{"id": key, "country": "no"} for key in range(3000)])
+    with ps.open(shop(), tmp_path / "full") as store:
+        store.put("orders", {"id": 1, "c": 1, "a": 1})
+        store.migrate()
+        store.put("orders", {"id": 2, "c": 2, "a": 1})
+        assert store.check().ok
+        with store.snapshot() as snap:
+            assert dict(snap.view("sums").items()) == {"no": 2}
     with ps.open(shop(), tmp_path / "empty") as store:
         store.put("customers", {"id": 1, "country": "no"})
         store.put("orders", {"id": 1, "c": 1, "a": 1})
