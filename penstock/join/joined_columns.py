@@ -68,10 +68,12 @@ class ViewColumns:
 
 
 def _field(projection: Sequence[Path], entries: Entries, path: Path) -> Column:
-    """Return the values at a path of a side. A projected path may lead to a map that has it."""
+    """Return the values at a path of a side. A projected path may lead to a map that has it, or into it."""
     if path in projection:
         return entries.column(projection.index(path))
-    place = next(i for i, own in enumerate(projection) if path[: len(own)] == own)
+    place = next((i for i, own in enumerate(projection) if path[: len(own)] == own), None)
+    if place is None:
+        return Column.of([reach(document, path) for document in _documents(projection, entries)])
     below = path[len(projection[place]) :]
     return Column.of([reach(value, below) for value in entries.column(place).values()])
 

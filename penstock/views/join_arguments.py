@@ -161,8 +161,8 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
             )
         if len(join.sides) > 2:
             raise DefinitionError(
-                f"{what} has {len(join.sides)} sides, and stores keep joins of two; leave out side "
-                f"{join.sides[-1].name!r}"
+                f"{what} has {len(join.sides)} sides, and stores keep joins of two; define a join without side "
+                f"{join.sides[-1].name!r}, and join it to that join"
             )
 
 

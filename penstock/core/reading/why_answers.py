@@ -15,11 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.cache import (
+    KeyKind,
+    KeyTooLong,
     Reader,
     StoreDamaged,
     canonical,
     decode_key,
     encode_entry,
+    encode_key,
     is_long,
     record_key,
     stored_key,
@@ -38,7 +41,20 @@ from penstock.mapreduce import (
     held_db,
     stored_contributions,
 )
-from penstock.views import Contribution, ContributionDocuments, FieldMap, Join, Progress, Row, Source, View, ViewReader
+from penstock.views import (
+    Contribution,
+    ContributionDocuments,
+    FieldMap,
+    Join,
+    Progress,
+    Row,
+    SideView,
+    Source,
+    View,
+    ViewReader,
+    reach,
+    side_views,
+)
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -86,9 +102,9 @@ def why_of(
 def _made(snap: Reading, view: View, number: int, found: list[Found]) -> list[Contribution]:
     found.sort(key=lambda one: one[:2])
     held = _held_among(snap.reader(), number, [key for key, _, _ in found])
-    keys = [view.source.shown_key(decode_key(key)) for key, _, _ in found]
-    documents = ContributionDocuments(keys, _reading(snap, view))
-    rows = zip(keys, found, strict=True)
+    whole = [decode_key(key) for key, _, _ in found]
+    documents = ContributionDocuments(whole, _reading(snap, view))
+    rows = zip(map(view.source.shown_key, whole), found, strict=True)
     return [
         Contribution(key, rank, value, own in held, documents, i) for i, (key, (own, rank, value)) in enumerate(rows)
     ]
@@ -105,14 +121,31 @@ def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
-    """Return the rows of a join with these keys, from the documents of its sides. A missing side is null."""
+    """Return the rows of a join with these whole keys, from the documents of its sides. A missing side is null."""
     parts: list[list[Any]] = []
-    for i, side in enumerate(join.row_sides):
-        own = [key[i] for key in keys if key[i] is not None]
-        found = iter(_side_documents(snap, side.source, own) if own else ())
-        parts.append([None if key[i] is None else next(found) for key in keys])
+    for i, (side, view) in enumerate(zip(join.row_sides, side_views(join), strict=False)):
+        at = [n for n, key in enumerate(keys) if key[i] is not None or isinstance(side.source, View)]
+        found = _side_documents(snap, side.source, [keys[n][i] for n in at]) if at else []
+        own: list[Any] = [None] * len(keys)
+        for n, document in zip(at, found, strict=True):
+            if keys[n][i] is not None or _has_value(view, document, keys[n]):
+                own[n] = document
+        parts.append(own)
     names = [side.name for side in join.row_sides]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _has_value(side: SideView, row: Any, key: Any) -> bool:
+    """Return True if a joined row has this row of a view whose group is null; else its side is missing."""
+    *others, value = key
+    if value is None:
+        return all(other is None for other in others)
+    assert isinstance(side.map, FieldMap), "a side has no function"
+    parts = tuple(reach(row, path) for path in side.map.key.paths)
+    try:
+        return encode_key(parts[0] if side.map.key.single else parts) == encode_key(value)
+    except (KeyKind, KeyTooLong):
+        return False
 
 
 def _side_documents(snap: Reading, source: Source, keys: Sequence[Any]) -> list[Any]:

@@ -80,6 +80,23 @@ def test_a_row_is_held_for_the_outer_join_alone(engine: TestEngine) -> None:
     assert list(engine.engine.quarantine()) == []
 
 
+def test_a_function_gets_whole_rows_of_nested_joins() -> None:
+    app = everything()
+    deep = app.join("deep", item=app.joins()[1], own=app.table_of("customers"), on={"item.sale.order.c": "own.id"})
+
+    @deep.view(reduce=ps.collect(9))
+    def rows(row: Any) -> Any:
+        yield row["item"]["line"]["id"], [row["item"]["sale"], row["own"]]
+
+    engine = TestEngine(app)
+    engine.put("customers", {"id": 1, "country": "no"})
+    engine.put("orders", {"id": 5, "c": 1})
+    engine.put("lines", {"id": 7, "order": 5, "a": 2})
+    customer = {"id": 1, "country": "no"}
+    assert engine.view("rows") == {7: [[{"order": {"id": 5, "c": 1}, "customer": customer}, customer]]}
+    assert engine.engine.check().ok
+
+
 @pytest.mark.parametrize("side", ["sold:order", "items:sale", "items:line"])
 @pytest.mark.parametrize("mend", ["check", "restate", "key"])
 def test_lost_entries_are_put_again(engine: TestEngine, side: str, mend: str) -> None:

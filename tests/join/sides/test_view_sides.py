@@ -134,6 +134,31 @@ def test_wrong_rows_and_entries_are_repaired(engine: TestEngine, spoiled: Any, m
     assert engine.engine.check().ok
 
 
+@pytest.mark.parametrize("how", ["left", "full"])
+def test_a_null_group_is_no_missing_side(how: Any) -> None:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    counts = orders.view("counts", key="c", reduce={"n": ps.count()})
+    known = app.join("known", customer=customers, counted=counts, on={"customer.age": "counted.value.n"}, how=how)
+    known.view("sums", key=(), value="counted.value.n", reduce=ps.sum())
+
+    @known.view(reduce=ps.count())
+    def missing(row: Any) -> Any:
+        yield row["counted"] is None
+
+    engine = TestEngine(app)
+    engine.put("orders", *({"id": key, "c": c} for key, c in enumerate([None, None, 1, 2])))
+    engine.put("customers", {"id": 1, "age": 2}, {"id": 2, "age": 1}, {"id": 3, "age": 9}, {"id": 4})
+    assert engine.view("sums") == {(): 4}
+    assert engine.view("missing") == {False: 3, True: 2}
+    found = engine.engine.check()
+    assert found.ok, found
+    with engine.engine.snapshot() as snap:
+        [one] = [own for own in snap.view("missing").why(False) if own.key == (1, None)]
+        assert one.document == {"customer": {"id": 1, "age": 2}, "counted": {"key": None, "value": {"n": 2}}}
+        assert [own.document["counted"] for own in snap.view("missing").why(True)] == [None, None]
+
+
 def test_a_plain_index_is_no_side() -> None:
     app = ps.App("shop")
     orders = app.table("orders", key="id")
