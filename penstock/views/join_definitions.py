@@ -229,14 +229,15 @@ class SideView(View):
 
     def describe(self) -> dict[str, object]:
         """Return the side as plain data."""
-        return {
+        out: dict[str, object] = {
             "kind": "side",
             "name": self.name,
             "join": self.join,
             "source": self.source.name,
             "map": self.map.describe(),
             "projection": [list(path) for path in self.projection],
-        } | ({"by_key": True} if self.by_key else {})
+        }
+        return out | {"by_key": True} if self.by_key else out
 
 
 def side_views(join: Join) -> tuple[SideView, ...]:
