@@ -149,8 +149,9 @@ class IndexHistory:
         assert {(v or b"", k): f[0] for v, k, f in whole} == model
         assert len(whole) == len(model)
         every = [int(at) for entries in index.all(reader) for at in entries.at.tolist()]
-        begin = rng.choice([0, rng.getrandbits(64), *[at + rng.randrange(2) for at in every[:3]]])
-        parts = [entries.at.tolist() for entries in index.all(reader, begin, rng.choice([1, 3, 50]))]
+        own = random.Random(len(every))  # the steps of the history don't depend on this
+        begin = own.choice([0, own.getrandbits(64), *[at + own.randrange(2) for at in every[:3]]])
+        parts = [entries.at.tolist() for entries in index.all(reader, begin, own.choice([1, 3, 50]))]
         assert [at for part in parts for at in part] == [at for at in every if at >= begin]
         assert all(one[-1] < other[0] for one, other in pairwise(parts))
 
