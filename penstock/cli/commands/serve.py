@@ -69,9 +69,10 @@ def serve(
     Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes. Each start
     prints an access token, which requests send as `authorization: Bearer TOKEN`.
 
-    `serve token add NAME --role ROLE` makes a token that stays, and prints it. Only its digest is stored. `serve token
-    list` lists names, and `serve token remove NAME` removes one. A running server follows within a second. A role read
-    reads, write also puts and deletes, metrics reads /metrics, and admin does all.
+    `serve token ACTION` manages the tokens that stay; ACTION is add, list or remove. `serve token add NAME --role ROLE`
+    prints a token, and stores only its digest. `serve token list` lists names, and `serve token remove NAME` removes
+    one. A running server follows within a second. A role read reads, write also puts and deletes, metrics reads
+    /metrics, and admin does all.
 
     /metrics on the second address has the metrics in the format of Prometheus. It needs the access token too.
 
