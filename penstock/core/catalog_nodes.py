@@ -30,7 +30,7 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, side_views, stored_side
+from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, all_joins, side_views, stored_side
 
 __all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines", "side_documents"]
 
@@ -73,7 +73,7 @@ class NodeMaker:
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
         """Make the nodes of all joins, and those of the views on them, and add the views to `known`."""
         out: dict[str, JoinNode] = {}
-        for join in self.app.joins():
+        for join in all_joins(self.app):
             tops = chain(*(table.views for table in tables.values()), *(node.views for node in out.values()))
             nodes = chain(tops, *(view.children for view in known.values()))
             sides = {node.name: node for node in nodes if isinstance(node, SideNode)}
@@ -95,7 +95,7 @@ class NodeMaker:
 
     def _sides_on(self, reader: Reader, source: Source, spaces: Spaces | None) -> list[ViewNode]:
         nodes: list[ViewNode] = []
-        for join in self.app.joins():
+        for join in all_joins(self.app):
             for side in side_views(join):
                 if side.source is source:
                     node = self._side(reader, side, self.numbers[side.name], spaces)

@@ -8,7 +8,7 @@ combined. Invariant: a schema never changes; a changed catalog has another schem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.views import (
     NotBuilt,
     Table,
     View,
+    all_joins,
     app_from,
     difference,
     nearest,
@@ -82,8 +83,9 @@ class Schema:
                 own = _with_functions(view, entry.definition, defined.get(view.name))
                 node = ViewNode(own, entry.number, None, complete=False)
             self.views[view.name] = node
-        self.joins: dict[str, Join] = {join.name: join for join in app.joins()}
-        sides = [stored_side(side, entries[side.name].definition) for join in app.joins() for side in side_views(join)]
+        self.joins: dict[str, Join] = {join.name: join for join in all_joins(app)}
+        known = [side for join in self.joins.values() for side in side_views(join)]
+        sides = [stored_side(side, entries[side.name].definition) for side in known]
         self.sides = [ViewNode(side, entries[side.name].number, None, complete=False) for side in sides]
         self._former: dict[int, tuple[str, StoredCodec]] | None = None
 
@@ -161,9 +163,17 @@ def described(app: App) -> dict[str, Described]:
     out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
     out |= {view.name: stored_definition(view) for view in app.views()}
     out |= {join.name: join.describe() for join in app.joins()}
-    sides = {join.name: {own.name: own.describe() for own in side_views(join)} for join in app.joins()}
+    sides = {join.name: dict(_side_definitions(join)) for join in app.joins()}
     read = _as_read(out | {name: own for each in sides.values() for name, own in each.items()})
     return {name: read[name] for known in app.names() for name in (known, *sides.get(known, ()))}
+
+
+def _side_definitions(join: Join) -> Iterator[tuple[str, Described]]:
+    """Yield the sides of a join, and its prefixes with theirs."""
+    for stage in join.stages:
+        if stage is not join:
+            yield stage.name, stage.describe()
+        yield from ((side.name, side.describe()) for side in side_views(stage))
 
 
 def described_view(view: View) -> Described:

@@ -132,7 +132,11 @@ def _join(core: Core, snap: Snapshot, name: str) -> Status:
         "held": sum(reader.count(held_db(side.number)) for side in sides) - resting,
         "resting": resting,
         "holds": list(islice(chain.from_iterable(_holds(reader, side) for side in sides), SHOWN)),
-        "empty": [_empty_side(join.join, side.view) for side in join.sides if side.is_empty(reader)],
+        "empty": [
+            _empty_side(join.join, side.view)
+            for side in join.sides
+            if not side.view.covers and side.is_empty(reader)  # the sides of a prefix are listed with it
+        ],
         "above_limit": reader.count(held_db(join.number)),
         "largest": above,
         "memory": sum(own.nbytes() for own in core.joins if own.name == name),

@@ -12,15 +12,15 @@ of a side differ, its join and the views on it stay. Invariants:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.cache import DefinitionChanged, Reader, read_mark, repr_of, segments_from
+from penstock.cache import DefinitionChanged, DefinitionError, Reader, read_mark, repr_of, segments_from
 from penstock.core import FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
 from penstock.join import join_dbs
-from penstock.views import Changed, Kind, difference, sources_of
+from penstock.views import Changed, Kind, difference, shown_join, sources_of
 
 
 @dataclass(slots=True)
@@ -171,6 +171,8 @@ class _Beginning:
         alone = self._agreement.numbers is None
         both = [d for d in (entry.definition, definition) if d]
         full = any(map(self._has_documents, both))
+        if full:
+            self._must_keep_chains(name, both)
         if alone and not full:
             self._discard(entry.number)
             if definition is not None:
@@ -189,6 +191,16 @@ class _Beginning:
             ):
                 as_of = None  # it serves its join until the other one is complete
             entries[name] = CatalogEntry(entry.number, entry.definition, as_of, following)
+
+    def _must_keep_chains(self, name: str, definitions: Sequence[Described]) -> None:
+        """Raise DefinitionError if a change is one of a join of more than two sides, or of a view on one."""
+        for own in (own for definition in definitions for own in self._below(definition)):
+            if own["kind"] == "join" and (len(own["sides"]) > 2 or own["name"] != shown_join(own["name"])):
+                raise DefinitionError(
+                    f"{shown_join(name)!r} differs from the store, and is or reads the join "
+                    f"{shown_join(own['name'])!r} of more than two sides; such a join and its views are made with an "
+                    "empty store, so take that definition back, or load into a new path"
+                )
 
     def _has_documents(self, definition: Described) -> bool:
         """Return True if a table below a definition has documents; below a side, one of a table of its join."""

@@ -6,6 +6,7 @@ A column is made for the entries of a side, and then taken by row. So a value th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ class RowColumns:
     def __init__(self, sides: Sequence[SideView], rows: JoinedRows) -> None:
         self.n = int(rows.i.size)
         parts = zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=False)  # semi and anti: only the first
-        self._sides = {side.side: (side.projection, entries, index) for side, entries, index in parts}
+        self._sides: dict[str, tuple[Sequence[Path], Entries, Ints, int]] = {}
+        for side, entries, index in parts:
+            for name in side.covers or (side.side,):  # paths of a prefix begin with its sides
+                self._sides[name] = side.projection, entries, index, 0 if side.covers else 1
         self._known: dict[Path, Column] = {}
 
     def entries_of(self, path: Path) -> tuple[Column, Ints]:
@@ -34,10 +38,10 @@ class RowColumns:
 
         The last value is null if rows lack the side: the entry of such a row is -1.
         """
-        projection, entries, index = self._sides[path[0]]
+        projection, entries, index, first = self._sides[path[0]]
         column = self._known.get(path)
         if column is None:
-            column = _field(projection, entries, path[1:])
+            column = _field(projection, entries, path[first:])
             if index.size and index.min() < 0:
                 column = Column.join([column, Column.nulls(1)])
             self._known[path] = column
@@ -79,11 +83,12 @@ def _field(projection: Sequence[Path], entries: Entries, path: Path) -> Column:
 
 
 def selected(sides: Sequence[SideView], rows: JoinedRows, where: Where | None) -> JoinedRows:
-    """Return the joined rows that the condition of the join selects."""
+    """Return the joined rows that the condition of the join selects, with the places of their sides."""
+    rows = replace(rows, places=sides[0].places) if sides[0].covers else rows
     if where is None:
         return rows
     keep = RowColumns(sides, rows).mask(where)
-    return rows if keep.all() else JoinedRows(rows.plus, rows.left, rows.i[keep], rows.right, rows.j[keep])
+    return rows if keep.all() else rows.take(keep)
 
 
 def row_keys(rows: JoinedRows) -> list[tuple[Any, ...]]:
@@ -94,7 +99,11 @@ def row_keys(rows: JoinedRows) -> list[tuple[Any, ...]]:
     """
     left, right = ([*_decoded(entries.keys()), None] for entries in (rows.left, rows.right))
     values, others = _condition_values(rows.left), _condition_values(rows.right)
-    pairs = zip(rows.i.tolist(), rows.j.tolist(), strict=True)
+    pairs = list(zip(rows.i.tolist(), rows.j.tolist(), strict=True))
+    if rows.places:  # the key of a row of the prefix has the keys of its documents, and then its condition values
+        cut = len(rows.places) - 1
+        flat = [((*left[i][:cut], right[j]), (*left[i][cut:], values[i])) for i, j in pairs]
+        return [(*(keys[place] for place in rows.places), *own) for keys, own in flat]
     return [(left[i], right[j], values[i] if i >= 0 else others[j]) for i, j in pairs]
 
 
@@ -130,6 +139,8 @@ def row_documents(sides: Sequence[SideView], rows: JoinedRows) -> list[dict[str,
         for side, entries, index in zip(sides, (rows.left, rows.right), (rows.i, rows.j), strict=False)
     ]
     names = [side.side for side in sides]
+    if sides[0].covers:
+        return [{**before, names[1]: document} for before, document in zip(*parts, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
 
 

@@ -16,7 +16,7 @@ The old state is K + M, the new one K + P. K_A⋈K_B is in both, and cancels. In
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -90,6 +90,12 @@ class JoinedRows:
     i: Ints
     right: Entries
     j: Ints
+    places: tuple[int, ...] = ()
+    """If the left entries are rows of a prefix: by side, its place among the sides of the prefix and the right one."""
+
+    def take(self, at: Ints | Mask) -> JoinedRows:
+        """Return the rows at these indexes or under this mask."""
+        return replace(self, i=self.i[at], j=self.j[at])
 
 
 @dataclass(frozen=True, slots=True)

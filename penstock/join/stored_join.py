@@ -121,7 +121,7 @@ class StoredJoin:
     @property
     def row_sides(self) -> list[SideView]:
         """Return the sides that a row has."""
-        return [side.view for side in self.sides[: len(self.join.row_sides)]]
+        return [side.view for side in self.sides[: min(2, len(self.join.row_sides))]]
 
     def limited(self, reader: Reader) -> Iterator[LimitHold]:
         """Yield the condition values above the limit."""
@@ -226,8 +226,7 @@ class StoredJoin:
             found = [i for i, key in enumerate(keys) if stored_key(encode_entry(key)) in wanted]
             if found:
                 at = np.array(found, np.int64)
-                some = JoinedRows(rows.plus, rows.left, rows.i[at], rows.right, rows.j[at])
-                for i, row in zip(found, row_documents(self.row_sides, some), strict=True):
+                for i, row in zip(found, row_documents(self.row_sides, rows.take(at)), strict=True):
                     out[stored_key(encode_entry(keys[i]))] = keys[i], row
         return out
 

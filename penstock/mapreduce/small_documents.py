@@ -112,6 +112,7 @@ class FewFields:
         self._inputs = list(plan.inputs)
         self._wheres = plan.wheres
         self._group = plan.groups.index(mapper.fields.key)
+        self._checked = [plan.groups.index(key) for key in mapper.keys[1:]]
         self._values = [
             self._inputs.index(mapper.inputs[field]) for field in view.reduce.fields if field in mapper.inputs
         ]
@@ -133,6 +134,9 @@ class FewFields:
         values = reading.values
         if reading.codes[self._group] == BAD:
             return True
+        for i in self._checked:
+            if reading.codes[i] == BAD:
+                return True
         for i in self._numbers:
             if type(values[i]) is not int and _kind(values[i]) is LaneKind.OTHER:
                 return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.joined_trial import joined, joined_early, layered
+from penstock.testing.inputs.joined_trial import chained, joined, joined_early, layered
 from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -26,7 +26,7 @@ from penstock.testing.seeds.seed_search import Totals, attempt, smallest
 from penstock.views import DeliveryMode
 
 TRIALS = trials()
-JOINED = (joined(), layered())
+JOINED = (joined(), chained(), layered())
 PARTITIONED_JOINED = (joined(), joined_early(), layered())
 
 

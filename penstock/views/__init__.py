@@ -47,16 +47,7 @@ from penstock.views.fingerprints.definition_difference import (
     stored_definition,
 )
 from penstock.views.join_arguments import check_runnable, check_unjoined
-from penstock.views.join_definitions import (
-    Join,
-    JoinStep,
-    Side,
-    SideView,
-    rows_refused,
-    side_paths,
-    side_views,
-    stored_side,
-)
+from penstock.views.join_definitions import Join, JoinStep, Side, all_joins, rows_refused, shown_join, side_paths
 from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
@@ -80,6 +71,7 @@ from penstock.views.reducer_protocols import (
     is_tree_cell,
     is_value_cell,
 )
+from penstock.views.sides.side_projection import SideView, side_views, stored_side
 from penstock.views.stored_definitions import app_from, sources_of
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
 
@@ -154,6 +146,7 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "all_joins",
     "app_from",
     "as_where",
     "check_runnable",
@@ -183,6 +176,7 @@ __all__ = [
     "restating",
     "restored_json",
     "rows_refused",
+    "shown_join",
     "side_paths",
     "side_views",
     "sources_of",

@@ -159,11 +159,6 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
                 f"a store of several partitions can't keep {what}: it keeps joins of two sides; stay with one "
                 f"partition, or keep side {join.sides[0].name!r} and the others in a store of their own"
             )
-        if len(join.sides) > 2:
-            raise DefinitionError(
-                f"{what} has {len(join.sides)} sides, and stores keep joins of two; define a join without side "
-                f"{join.sides[-1].name!r}, and join it to that join"
-            )
 
 
 def check_unjoined(joins: Iterable[Join], what: str, instead: str, tables: Iterable[str] | None = None) -> None:

@@ -8,17 +8,16 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.cache import DefinitionError
-from penstock.views.definitions import Source, Table, View
+from penstock.views.definitions import Definitions, Source, Table, View
 from penstock.views.field_expressions import Where
 from penstock.views.name_form import nearest
-from penstock.views.reducer_inputs import fields_read, paths_read
-from penstock.views.reducer_protocols import Path, is_accumulator
-from penstock.views.view_maps import FieldMap, Key, ReduceFunction
+from penstock.views.reducer_protocols import Path
+from penstock.views.view_maps import FieldMap, Key
 
 How = Literal["inner", "left", "full", "semi", "anti"]
 
@@ -70,6 +69,28 @@ class Join(Source):
     how: How = "inner"
     filter: Where | None = None
     limit: int = LIMIT
+    next: Join | None = None  # of a prefix: the join with one more side
+    _prefix: list[Join] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def prefix(self) -> Join | None:
+        """Return the join of all sides but the one that is connected last, if it has two or more.
+
+        Its sides are in the order in which they are connected. It is no definition of the app.
+        """
+        if len(self.sides) > 2 and not self._prefix:
+            first, steps = self.steps()
+            sides = tuple(self.sides[i] for i in (first, *(step.side for step in steps[:-1])))
+            names = [side.name for side in sides]
+            on = tuple(pair for pair in self.on if pair[0][0] in names and pair[1][0] in names)
+            name = f"{shown_join(self.name)}:{'+'.join(names)}"
+            self._prefix.append(Join(self.app, name, self.order, sides, on, limit=self.limit, next=self))
+        return self._prefix[0] if self._prefix else None
+
+    @property
+    def stages(self) -> tuple[Join, ...]:
+        """Return the prefixes, the smallest first, and the join itself."""
+        return (self,) if self.prefix is None else (*self.prefix.stages, self)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -167,6 +188,16 @@ class Join(Source):
         }
 
 
+def shown_join(name: str) -> str:
+    """Return the name of a join for users: of a prefix, that of the whole join."""
+    return name.partition(":")[0]
+
+
+def all_joins(app: Definitions) -> list[Join]:
+    """Return the joins of an app, each after its prefixes."""
+    return [stage for join in app.joins() if isinstance(join, Join) for stage in join.stages]
+
+
 def rows_refused(join: Join) -> DefinitionError:
     """Return the error for a reader of the rows of a join, which stores none."""
     return DefinitionError(
@@ -217,69 +248,7 @@ def _oriented(pair: tuple[Path, Path], new: str) -> tuple[Path, Path]:
     return (other, one) if one[0] == new else (one, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SideView(View):
-    """A side of a join as a view without a reducer. It is no definition of the app, and readers don't see it."""
-
-    join: str
-    side: str
-    projection: tuple[Path, ...]
-    unmatched: bool  # a document without a match has a row
-    by_key: bool  # its condition value is the whole key of its source: it is looked up there, and has no index
-
-    def describe(self) -> dict[str, object]:
-        """Return the side as plain data."""
-        out: dict[str, object] = {
-            "kind": "side",
-            "name": self.name,
-            "join": self.join,
-            "source": self.source.name,
-            "map": self.map.describe(),
-            "projection": [list(path) for path in self.projection],
-        }
-        return out | {"by_key": True} if self.by_key else out
-
-
-def side_views(join: Join) -> tuple[SideView, ...]:
-    """Return the side of each step as a view: its group is the condition value, its value the projection.
-
-    A join of more than two sides has none yet. A view that reads whole rows, as a function does, makes the projection
-    whole.
-    """
-    if len(join.sides) != 2:
-        return ()
-    first, [step] = join.steps()
-    keys = {first: [one[1:] for one, _ in step.pairs], step.side: [other for _, other in step.pairs]}
-    return tuple(
-        SideView(
-            join.app,
-            f"{join.name}:{side.name}",
-            join.order,
-            side.source,
-            FieldMap(_condition(keys[i]), None, side.where),
-            (),
-            None,
-            join=join.name,
-            side=side.name,
-            projection=_projected(join, side.name),
-            unmatched=join.how == "full" or (i == 0 and join.how in ("left", "anti")),
-            by_key=join.how != "full" and _key_of(side) == _condition(keys[i]),
-        )
-        for i, side in enumerate(join.sides)
-    )
-
-
-def stored_side(side: SideView, definition: Mapping[str, Any]) -> SideView:
-    """Return a side as its stored definition has it: with other fields than views read, or an index for a key side."""
-    projection = tuple(tuple(path) for path in definition["projection"])
-    return replace(side, projection=projection, by_key=definition.get("by_key", False))
-
-
-def _condition(paths: Sequence[Path]) -> Key:
-    return Key(tuple(paths), len(paths) == 1)
-
-
-def _key_of(side: Side) -> Key | None:
+def key_of(side: Side) -> Key | None:
     """Return the whole key of the source of a side, if its documents can be looked up by it."""
     if isinstance(side.source, View):
         return Key((("key",),), True)
@@ -292,54 +261,8 @@ def _in_key_order(pairs: Sequence[tuple[Path, Path]], sides: Sequence[Side]) -> 
     A path in a pair has its side first; the second one of a step has none.
     """
     for side in sides:
-        key = _key_of(side)
+        key = key_of(side)
         own = {one[1:] if one[0] == side.name else other: (one, other) for one, other in pairs}
         if key is not None and len(own) == len(pairs) and set(own) == set(key.paths):
             return tuple(own[path] for path in key.paths)
     return tuple(pairs)
-
-
-def _projected(join: Join, side: str) -> tuple[Path, ...]:
-    """Return the paths of a side that the join and the views on it read, sorted; the empty path is the document.
-
-    They are sorted so that the order of views does not change the projection.
-    """
-    read = [] if join.filter is None else [*join.filter.paths()]
-    if side not in {own.name for own in join.row_sides}:
-        return ()
-    for view in join.app.views():
-        if view.source is join:
-            read += _values_read(view, view.map) if isinstance(view.map, FieldMap) else [(side,)]
-    for other in join.app.joins():
-        assert isinstance(other, Join), "it is one of the joins"
-        for reader in other.sides:
-            if reader.source is join:
-                read += _side_reads(other, reader)
-    own = {path[1:] for path in read if path[0] == side}
-    return _whole_document(join, side) if () in own else tuple(sorted(own))
-
-
-def _side_reads(join: Join, side: Side) -> Iterator[Path]:
-    """Yield the paths of a side that a join reads: for its condition, its filter, and its own readers."""
-    yield from (path[1:] for pair in join.on for path in pair if path[0] == side.name)
-    yield from () if side.where is None else side.where.paths()
-    yield from _projected(join, side.name)
-
-
-def _whole_document(join: Join, side: str) -> tuple[Path, ...]:
-    """Return the paths of a whole document of a side. A row of a join has its sides."""
-    own = join.side(side)
-    assert own is not None, side
-    source = own.source
-    return tuple(sorted((one.name,) for one in source.row_sides)) if isinstance(source, Join) else ((),)
-
-
-def _values_read(view: View, fields: FieldMap) -> list[Path]:
-    """Return the paths whose values a view uses; `value=` is a value only if a reducer or the view keeps it."""
-    read = paths_read(fields, view.reducers)
-    cells = [None if isinstance(reducer, ReduceFunction) else reducer.cells for reducer in view.reducers]
-    sums = all(own is not None and all(map(is_accumulator, own)) for own in cells)
-    if fields.value is not None and sums and not view.sources and not view.index:
-        whole = None in fields_read(view.reducers)
-        return read if whole else [path for path in read if path != fields.value]
-    return read

@@ -12,7 +12,7 @@ from penstock.cache import DefinitionError
 from penstock.views.app import App, Definition
 from penstock.views.definitions import Merge, Source, Table, View
 from penstock.views.field_expressions import Where, where_from
-from penstock.views.join_definitions import Join, Side
+from penstock.views.join_definitions import Join, Side, shown_join
 from penstock.views.reducer_protocols import Reducer
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
 
@@ -34,7 +34,7 @@ def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable
     """
     app = App(name)
     sources: dict[str, Source] = {}
-    left = [d for d in definitions if d["kind"] != "side"]
+    left = [d for d in definitions if d["kind"] != "side" and d["name"] == shown_join(d["name"])]  # without prefixes
     while left:
         waiting = [d for d in left if any(name not in sources for name in sources_of(d))]
         ready = [d for d in left if d not in waiting]

@@ -145,6 +145,38 @@ def nested(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool =
     return app
 
 
+def chained(merge: Merge = Merge.REPLACE, ts: str | None = "ts", filtered: bool = False) -> ps.App:
+    """Return an app with joins of three and four sides, in chains and circles, whose sides are of each kind."""
+    app = ps.App("chained")
+    orders = app.table("orders", key="id", ts=ts, merge=merge)
+    customers = app.table("customers", key="id", ts=ts, merge=merge)
+    totals = orders.view("totals", key="c", value="a", reduce={"sum": ps.sum(), "n": ps.count()})
+    waiting = orders.where(ps.field("paid") == True) if filtered else orders  # noqa: E712
+    three = app.join(
+        "three",
+        total=totals,
+        order=waiting,
+        customer=customers,
+        on={"order.c": "customer.id", "total.key": "order.d"},
+        where=ps.field("total.value.n") < 4 if filtered else None,
+        limit=20,
+    )
+    three.view("sums", key="customer.country", value="total.value.sum", reduce={"sum": ps.sum(), "n": ps.count()})
+    three.view("rows", key="order.id", value="customer.address", reduce=None)
+
+    @three.view(reduce=ps.count())
+    def whole(row: dict[str, Any]) -> Iterator[Any]:
+        yield (row["customer"].get("country"), row["order"].get("a"), row["total"]["key"]), None
+
+    circle = [("one.a", "two.a"), ("two.c", "three.id"), ("three.age", "one.note"), ("two.paid", "four.paid")]
+    four = app.join("four", one=orders, two=orders, three=customers, four=orders, on=[*circle, ("four.d", "three.id")])
+    four.view("pairs", key="three.country", value="four.a", reduce=ps.max())
+    on = [("sale.order.id", "order.id"), ("order.d", "customer.age")]
+    deep = app.join("deep", customer=customers, sale=three, order=orders, on=on)
+    deep.view("ages", key="customer.country", value="sale.total.value.sum", reduce=ps.sum(), sources=True)
+    return app
+
+
 def document(rng: random.Random, table: str, key: int, ts: int) -> dict[str, Any]:
     """Return a document; some of its fields may be absent."""
     if table == "orders":

@@ -14,14 +14,15 @@ from penstock.engine import open_on
 from penstock.join import SideIndex
 from penstock.testing import TestEngine
 from penstock.testing.expected.expected_views import Oracle
+from penstock.testing.inputs.joined_trial import chained as chained_trial
 from penstock.testing.inputs.joined_trial import joined, layered
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
-from tests.join.engine_histories import document, history, judged, nested, records, shop
+from tests.join.engine_histories import chained, document, history, judged, nested, records, shop
 from tests.join.engine_histories import layered as layered_shop
 
-TRIALS = (joined(), layered())
-APPS = (shop, layered_shop, nested)
+TRIALS = (joined(), layered(), chained_trial())
+APPS = (shop, layered_shop, nested, chained)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -12,7 +12,7 @@ from penstock.testing.inputs.joined_trial import joined
 from penstock.testing.inputs.trial_apps import trial_of
 from penstock.testing.seeds.seed_search import Totals, attempt
 from tests.harness.planting import Bug
-from tests.join.engine_histories import history, layered, nested
+from tests.join.engine_histories import chained, history, layered, nested
 
 SEEDS = (0, 1, 5, 13)  # each bug is found by one of them
 
@@ -88,7 +88,7 @@ BUGS = [
     ),
     Bug(
         "the filter of a side is not applied",
-        "views.join_definitions:side_views",
+        "views.sides.side_projection:_side_view",
         "None, side.where)",
         "None, None)",
     ),
@@ -199,11 +199,39 @@ JOIN_BUGS = [
     ),
     Bug(
         "the projection of a join lacks the conditions of the joins on it",
-        "views.join_definitions:_side_reads",
+        "views.sides.side_projection:_side_reads",
         "for pair in join.on for path in pair if path[0] == side.name",
         "for pair in join.on for path in pair if path[0] is None",
     ),
 ]
+
+
+CHAIN_BUGS = [
+    Bug(
+        "a row of a chain lacks the condition value of its last step",
+        "join.joined_columns:row_keys",
+        "(*left[i][cut:], values[i])",
+        "left[i][cut:]",
+    ),
+    Bug(
+        "the keys of a chain are in the order of its steps",
+        "join.joined_columns:row_keys",
+        "keys[place] for place in rows.places",
+        "keys",
+    ),
+    Bug(
+        "a prefix lacks the paths of later conditions",
+        "views.sides.side_projection:_reads",
+        "read += [one for one, _ in join.next.steps()[1][-1].pairs] + _reads(join.next)",
+        "read += _reads(join.next)",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", CHAIN_BUGS, ids=lambda bug: bug.name)
+def test_a_bug_planted_in_a_chain_of_joins_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert any(found_in_layers(seed, chained) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("bug", JOIN_BUGS, ids=lambda bug: bug.name)

@@ -10,6 +10,7 @@ from penstock.cache import StoreMissing, size_text
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import Context
 from penstock.cli.drawing.graph import forest, groups, in_tree, mermaid, reducers, sentence, text
+from penstock.cli.drawing.join_order import order_facts
 from penstock.cli.drawing.svg import svg
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names
@@ -53,7 +54,7 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
             numbers, weight = _numbers(ctx, app, only)
         click.echo(text(roots, numbers))
         if only is not None:
-            facts = _facts(only, weight, numbers)
+            facts = [*_facts(only, weight, numbers), *(_order(ctx, app, only) if isinstance(only, Join) else ())]
             memory = None if weight is None else memory_of_holder(ctx.store)
             if memory is not None:
                 size = size_text(memory["views"].get(only.name, 0))
@@ -74,6 +75,17 @@ def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str,
             return out, snap.weight(only.name, _HOT) if isinstance(only, View) and only.name in views else None
     except StoreMissing:
         return {}, None
+
+
+def _order(ctx: Context, app: App, join: Join) -> list[tuple[str, str]]:
+    """Return the sizes of the prefixes of a join, and a better order. Both need a store, and more than two sides."""
+    if join.prefix is None:
+        return []
+    try:
+        with open_reader(ctx, app) as engine, engine.snapshot() as snap:
+            return list(order_facts(snap, join))
+    except StoreMissing:
+        return []
 
 
 def _many(n: int, what: str) -> str:
@@ -115,13 +127,17 @@ def _facts(
 def _join_weights(join: Join, weight: JoinWeight, numbers: dict[str, str]) -> list[tuple[str, str]]:
     """Return the sizes of the sides, and the cost of a change of each."""
     out = []
-    for side, own in zip(join.sides, weight.sides, strict=True):
-        known = numbers.get(side.source.name, _many(own.entries, "document"))
-        paths = " and ".join(side_paths(join, side.name))
+    for own in weight.sides:
+        side = join.side(own.name)
+        if side is None:  # a prefix
+            known, named = _many(own.entries, "row"), [".".join(one) for one, _ in join.steps()[1][-1].pairs]
+        else:
+            known, named = numbers.get(side.source.name, _many(own.entries, "document")), side_paths(join, side.name)
+        paths = " and ".join(named)
         where = f"in {size_text(own.bytes)}" if own.bytes else "looked up by key"
         has = f"{own.entries:,} have {paths}, {where}" if own.entries else f"none has {paths}"
         each = f"one has {_rounded(own.average)} matches on average, {own.greatest:,} at most"
-        out.append((f"side {side.name}", f"{own.matching:,} of {known} match; {has}; {each}"))
+        out.append((f"side {own.name}", f"{own.matching:,} of {known} match; {has}; {each}"))
     average = _rounded(weight.pairs / weight.values) if weight.values else "0"
     pairs = f"{_many(weight.pairs, 'pair')} at {_many(weight.values, 'condition value')}"
     out.append(("matches", f"{pairs}, {average} at one on average"))

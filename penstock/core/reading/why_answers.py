@@ -123,12 +123,13 @@ def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
 def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
     """Return the rows of a join with these whole keys, from the documents of its sides. A missing side is null."""
     parts: list[list[Any]] = []
-    for i, (side, view) in enumerate(zip(join.row_sides, side_views(join), strict=False)):
+    views = dict(enumerate(side_views(join))) if join.how in ("left", "full") else {}  # others lack no side
+    for i, side in enumerate(join.row_sides):
         at = [n for n, key in enumerate(keys) if key[i] is not None or isinstance(side.source, View)]
         found = _side_documents(snap, side.source, [keys[n][i] for n in at]) if at else []
         own: list[Any] = [None] * len(keys)
         for n, document in zip(at, found, strict=True):
-            if keys[n][i] is not None or _has_value(view, document, keys[n]):
+            if keys[n][i] is not None or not views or _has_value(views[i], document, keys[n]):
                 own[n] = document
         parts.append(own)
     names = [side.name for side in join.row_sides]

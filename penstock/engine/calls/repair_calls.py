@@ -157,7 +157,7 @@ class RepairCalls(ABC):
         with self._alone():
             repair = Restatement(self.store.site(), progress)
             if isinstance(definition, Join):
-                repair.join(name)
+                repair.join(definition.stages[0].name)
             elif isinstance(definition, View):
                 repair.complete(name)
                 repair.view(name, None if asked is None else [asked])

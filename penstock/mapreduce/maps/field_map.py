@@ -33,6 +33,7 @@ from penstock.views import (
     Where,
     is_accumulator,
     reach,
+    shown_join,
 )
 
 Mask = NDArray[np.bool_]
@@ -64,8 +65,10 @@ class FieldMapper:
         self.name = view.name
         self.fields = fields
         self._groups_by = f"view {view.name!r} groups by"
+        self.keys: tuple[Key, ...] = (fields.key,)  # that of its group first; each value must be a possible group
         if isinstance(view, SideView):
-            self._groups_by = f"join {view.join!r} matches side {view.side!r} by"
+            self._groups_by = f"join {shown_join(view.join)!r} matches side {view.side!r} by"
+            self.keys = (fields.key,) if view.checked is None else (fields.key, view.checked)
         self.inputs: dict[Path | None, Path] = {}  # by the field that is read of a value
         self.numbers: dict[Path, None] = {}
         self.filtered: dict[Path, FilteredField] = {}  # by the filtered field that contributions carry
@@ -94,10 +97,11 @@ class FieldMapper:
 
     def bad(self, columns: FieldColumns) -> Mask | None:
         """Mark the documents that the view would hold, provided its condition keeps them; None: none."""
-        code = columns.codes[self.fields.key]
         bad: Mask | None = None
-        if code.size and bounds(code)[0] == BAD:
-            bad = code == BAD
+        for key in self.keys:
+            code = columns.codes[key]
+            if code.size and bounds(code)[0] == BAD:
+                bad = code == BAD if bad is None else bad | (code == BAD)
         for path in self.numbers:
             kind = columns.inputs[path].kind
             if kind is not None and np.count_nonzero(kind == LaneKind.OTHER):
@@ -159,7 +163,7 @@ class FieldMapper:
 
     def hold(self, document: Any) -> Hold:
         """Return the reason why the view cannot accept this document."""
-        for path in self.fields.key.paths:
+        for path in (path for key in self.keys for path in key.paths):
             group = reach(document, path)
             try:
                 encode_key(group)
@@ -174,9 +178,9 @@ class FieldMapper:
                     f"view {self.name!r} reads {'.'.join(path)!r} as a {kind} and finds "
                     f"{value_text(reach(document, path))}; put the document again with {wanted} there"
                 )
-        whole = tuple(reach(document, path) for path in self.fields.key.paths)
-        try:
-            encode_key(whole)
-        except (KeyKind, KeyTooLong) as error:
-            return Hold(f"view {self.name!r}: {error}")
+        for key in self.keys:
+            try:
+                encode_key(tuple(reach(document, path) for path in key.paths))
+            except (KeyKind, KeyTooLong) as error:
+                return Hold(f"view {self.name!r}: {error}")
         return Hold(f"view {self.name!r} can't take it")

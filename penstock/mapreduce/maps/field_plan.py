@@ -73,6 +73,8 @@ def _plan_of(key: Key, ts: Path | None, views: tuple[View, ...]) -> FieldPlan:
             functions = True
             continue
         groups[view.map.key] = None
+        if isinstance(view, SideView) and view.checked is not None:
+            groups[view.checked] = None
         if view.map.where is not None:
             wheres[view.map.where] = None
         wheres.update((own.where, None) for own in filtered_reads(view, view.map).values() if own.where is not None)

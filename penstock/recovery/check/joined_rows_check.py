@@ -13,7 +13,7 @@ from penstock.mapreduce import Groups, ViewNode, copies, held_db
 from penstock.recovery.check.emission_differences import differing
 from penstock.recovery.oracle.plain_joins import joined, view_documents
 from penstock.recovery.repair.fresh_map import FreshMap
-from penstock.views import Join, SideView, Source, View
+from penstock.views import Join, SideView, Source, View, shown_join
 
 __all__ = ["SideCheck", "checked_side", "joined_documents", "joined_emissions", "side_holds"]
 
@@ -34,7 +34,7 @@ def checked_side(
     for stored, reader in snap.stored_joins(view.join):
         index = next(own.index for own in stored.sides if own.view.side == view.side)
         faults = () if index is None else check_side(index, reader)  # a key side has none
-        out.faults += [f"join {view.join!r}, side {view.side!r}: {fault}" for fault in faults]
+        out.faults += [f"join {shown_join(view.join)!r}, side {view.side!r}: {fault}" for fault in faults]
         out.held += sum(1 for _ in read(reader, held_db(snap.schema.catalog.entries[view.name].number)))
         if view.side == stored.sides[0].view.side:
             out.held += sum(1 for _ in stored.limited(reader))  # condition values with too many rows
@@ -43,9 +43,10 @@ def checked_side(
 
 def side_holds(snap: Snapshot, join: Join) -> bool:
     """Return True if a side of a join holds a document. It counts with its last accepted version, which is gone."""
-    own = [side for side in snap.schema.sides if isinstance(side.view, SideView) and side.view.join == join.name]
+    views = ((side.view, side.number) for side in snap.schema.sides)
+    own = [number for view, number in views if isinstance(view, SideView) and shown_join(view.join) == join.name]
     below = (side.source for side in join.sides if isinstance(side.source, Join))
-    return any(snap.reader().count(held_db(side.number)) for side in own) or any(side_holds(snap, j) for j in below)
+    return any(snap.reader().count(held_db(number)) for number in own) or any(side_holds(snap, j) for j in below)
 
 
 def joined_documents(snap: Snapshot, join: Join) -> list[tuple[Any, Any]] | None:

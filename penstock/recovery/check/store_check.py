@@ -53,7 +53,7 @@ from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
 from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.recovery.repair.restatement import Restatement
-from penstock.views import Definition, Join, Progress, Row, SideView, Table, View, side_views
+from penstock.views import Definition, Join, Progress, Row, SideView, Table, View, shown_join, side_views
 
 _BLOCK = 1 << 10
 
@@ -105,7 +105,7 @@ class Check:
     def _definition(self, definition: Definition) -> None:
         """Compare a view, or the sides of a join."""
         if isinstance(definition, Join):
-            for side in side_views(definition):
+            for side in (side for stage in definition.stages for side in side_views(stage)):
                 self._step(partial(self._side, side))
         elif isinstance(definition, View) and definition.name not in self._forgotten:
             # a rebuild of a forgotten view would use the lost emissions
@@ -294,17 +294,18 @@ class Check:
 
     def _side(self, view: SideView) -> None:
         """Compare the index of a side with the documents; if the check fixes faults, make it anew."""
+        join = shown_join(view.join)
         with self._site.snapshot() as snap:
             found = checked_side(snap, view, self._checked)
         if found.held:
-            self._held[view.join] = self._held.get(view.join, 0) + found.held
+            self._held[join] = self._held.get(join, 0) + found.held
         self._damaged += found.faults
         wrong = self._site.compare_side(view.join, view.side, self._repair.fix)
         if wrong and self._repair.fix:
-            self._anew.append(f"join {view.join!r}, side {view.side!r}, {wrong} entries of its index")
+            self._anew.append(f"join {join!r}, side {view.side!r}, {wrong} entries of its index")
         elif wrong:
             self._damaged.append(
-                f"join {view.join!r}, side {view.side!r}: {wrong} entries of its index differ from the "
+                f"join {join!r}, side {view.side!r}: {wrong} entries of its index differ from the "
                 "documents; run `penstock check --fix`"
             )
 

@@ -57,7 +57,7 @@ def stepped(
 ) -> Iterator[JoinEntry]:
     """Join rows of the sides before a step to the entries of its side."""
     old, new = step_paths(join, step)
-    if step.side < join.steps()[0]:  # rows of a join of two sides are in the order of the sides
+    if len(join.sides) == 2 and step.side < join.steps()[0]:  # its rows are in the order of the sides
         return _combined(join, entries, new, rows, old, out)
     return _combined(join, rows, old, entries, new, out)
 

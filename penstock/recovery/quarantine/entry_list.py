@@ -21,7 +21,7 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.views import Join, SideView, Table
+from penstock.views import Join, SideView, Table, shown_join
 
 if TYPE_CHECKING:
     from penstock.core import Snapshot
@@ -61,7 +61,9 @@ def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
             for key, whole, state in held_groups(snap.reader(), view, snap.state.held_groups.get(view.name, 0), wanted):
                 yield _group(view, key, whole, state)
         for name, join in snap.schema.joins.items():
-            if wanted.view in (None, name) and (wanted.table is None or wanted.table in {t.name for t in join.tables}):
+            if wanted.view in (None, shown_join(name)) and (
+                wanted.table is None or wanted.table in {t.name for t in join.tables}
+            ):
                 yield from _above_limit(snap, name, wanted)
 
 
@@ -73,7 +75,7 @@ def views_of(views: Any, wanted: EntryFilter) -> list[ViewNode]:
 
 def shown_name(view: ViewNode) -> str:
     """Return the name of a view, or of the join that a side belongs to."""
-    return view.view.join if isinstance(view.view, SideView) else view.name
+    return shown_join(view.view.join) if isinstance(view.view, SideView) else view.name
 
 
 def table_names(view: ViewNode) -> str:
@@ -232,7 +234,9 @@ def _above_limit(snap: Snapshot, name: str, wanted: EntryFilter) -> Iterator[Qua
                 "the join with a greater limit= in a new store"
             )
             tables = ", ".join(table.name for table in join.join.tables)
-            yield Quarantined(entry, QuarantineKind.GROUP, tables, reason, view=name, key=decode_key(own.value))
+            yield Quarantined(
+                entry, QuarantineKind.GROUP, tables, reason, view=shown_join(name), key=decode_key(own.value)
+            )
 
 
 def _group(view: ViewNode, key: bytes, whole: bytes, state: RowState) -> Quarantined:

@@ -24,7 +24,7 @@ from penstock.recovery.repair.repair_errors import NotComplete, RebuildIncomplet
 from penstock.recovery.repair.repair_site import Site
 from penstock.recovery.repair.repair_steps import STEP
 from penstock.recovery.repair_report import Mended, Repaired
-from penstock.views import ABSENT, Join, Progress, Row, Side, View
+from penstock.views import ABSENT, Join, Progress, Row, SideView, View, all_joins, shown_join, side_views
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 _MANY = 10_000  # changed rows above which a chained view is repaired as a whole
@@ -103,37 +103,38 @@ class Restatement:
         if moved:
             for child in [node.name for node in self.site.views.values() if node.view.source.name == name]:
                 self._follow(child, moved)
-            for join in self.site.app.joins():
-                if name in {side.source.name for side in join.sides}:
-                    self.join(join.name)
+            self._joins_on(name)
 
     def join(self, name: str) -> None:
         """Repair the indexes of a join's sides, then the views on it, and the joins that read its rows."""
-        for node in self.site.app.joins():
-            for side in node.sides if node.name == name else ():
-                wrong = self._differing(name, side)
-                if wrong and self.fix:
-                    self.anew.append(f"join {name!r}, side {side.name!r}, {wrong} entries of its index")
+        for side in (side for node in all_joins(self.site.app) if node.name == name for side in side_views(node)):
+            wrong = self._differing(name, side)
+            if wrong and self.fix:
+                self.anew.append(f"join {shown_join(name)!r}, side {side.side!r}, {wrong} entries of its index")
         for view in [view.name for view in self.site.views.values() if view.view.source.name == name]:
             self.view(view, None)
-        for join in self.site.app.joins():
-            if name in {side.source.name for side in join.sides}:
+        self._joins_on(name)
+
+    def _joins_on(self, source: str) -> None:
+        """Repair the joins of which this view or join is a side."""
+        for join in all_joins(self.site.app):
+            if source in {side.source.name for side in side_views(join)}:
                 self.join(join.name)
 
-    def _differing(self, join: str, side: Side) -> int:
+    def _differing(self, join: str, side: SideView) -> int:
         """Repair the entries of a side. Return the number of wrong ones. Repair damaged rows of its view first."""
         try:
-            return self.site.compare_side(join, side.name, self.fix)
+            return self.site.compare_side(join, side.side, self.fix)
         except StoreDamaged:
             if not (self.fix and isinstance(side.source, View)):
                 raise
         self.view(side.source.name, None)
-        return self.site.compare_side(join, side.name, self.fix)
+        return self.site.compare_side(join, side.side, self.fix)
 
     def joins_of(self, table: str) -> None:
         """Repair the joins that read a table, as wholes: nothing names the rows that one document may have left."""
-        for join in self.site.app.joins():
-            below = [side.source for side in join.sides if isinstance(side.source, Join)]
+        for join in all_joins(self.site.app):
+            below = [side.source for side in side_views(join) if isinstance(side.source, Join)]
             if table in {own.name for own in join.tables} and not _reads_any(below, table):
                 self.join(join.name)
 

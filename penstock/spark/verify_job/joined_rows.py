@@ -34,7 +34,7 @@ from penstock.spark.verify_job.group_facts import Facts
 from penstock.spark.verify_job.remap_task import CopyPart, FactMapper, VerifyJob
 from penstock.spark.verify_job.side_facts import given_entries
 from penstock.spark.verify_job.spans import Span
-from penstock.views import App, FieldMap, Join, Path, SideView, Table, View
+from penstock.views import App, FieldMap, Join, Path, SideView, Table, View, shown_join
 
 __all__ = ["JoinTask", "SideTask", "StepInput", "join_of"]
 
@@ -161,7 +161,7 @@ def _held(snap: Snapshot, join: Join, side: str) -> dict[bytes, JoinEntry | None
     found: dict[bytes, JoinEntry | None] = {}
     for node in snap.schema.sides:
         view = node.view
-        if isinstance(view, SideView) and (view.join, view.side) == (join.name, side):
+        if isinstance(view, SideView) and (shown_join(view.join), view.side) == (join.name, side):
             for _, (whole, _, pairs) in node.remembered(snap.reader(), Groups()).all_held():
                 found[whole] = _projected(view, whole, *pairs[0]) if pairs else None
     return found

@@ -17,19 +17,24 @@ from penstock.spark.verify_job.group_facts import Fact, Facts
 from penstock.spark.verify_job.remap_task import CopyPart, VerifyJob
 from penstock.views import App, FieldMap, Join, SideView, side_views
 
-__all__ = ["IndexTask", "given_entries", "side_of"]
+__all__ = ["IndexTask", "compared_sides", "given_entries", "side_of"]
 
 
 def side_of(app: App, name: str) -> SideView | None:
     """Return the side that has an index of this name, or None."""
-    return next((side for join in app.joins() for side in side_views(join) if side.name == name), None)
+    return next((side for join in app.joins() for side in compared_sides(join) if side.name == name), None)
+
+
+def compared_sides(join: Join) -> list[SideView]:
+    """Return the sides with compared indexes: their entries are documents, and no rows of prefixes."""
+    return [side for stage in join.stages for side in side_views(stage) if not side.covers]
 
 
 def given_entries(join: Join, step: int, inputs: Mapping[bool, Sequence[JoinEntry]], facts: Facts) -> Iterator[Any]:
     """Add the entries of the sides that a step reads. Yield what must be sent."""
     first, steps = join.steps()
     own = {True: join.sides[steps[step].side].name, False: join.sides[first].name if not step else None}
-    for view in side_views(join):
+    for view in compared_sides(join):
         for new, name in own.items():
             if view.side != name or view.by_key:
                 continue
@@ -64,7 +69,7 @@ class IndexTask:
 
 
 def _entries(snap: Snapshot, name: str, facts: Facts) -> Iterator[Any]:
-    join, side = name.split(":")
+    join, _, side = name.rpartition(":")  # the name of a prefix has a colon too
     stored = snap.schema.join(join)
     own = next(own for own in stored.sides if own.view.side == side)
     for entries in () if own.index is None else own.index.all(snap.reader()):

@@ -37,7 +37,7 @@ from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran,
 from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
 from penstock.spark.verify_job.join_frames import JoinFrames, joins_below, side_sources
 from penstock.spark.verify_job.remap_task import CopyPart, RemapTask, VerifyJob
-from penstock.spark.verify_job.side_facts import IndexTask, side_of
+from penstock.spark.verify_job.side_facts import IndexTask, compared_sides, side_of
 from penstock.spark.verify_job.source_comparison import Against, Stale, compare_with_source
 from penstock.spark.verify_job.spans import Span, spans_of, spans_of_log
 from penstock.spark.verify_job.tallies import Tally, folded
@@ -50,7 +50,6 @@ from penstock.views import (
     View,
     difference,
     position_text,
-    side_views,
     stored_definition,
 )
 
@@ -260,7 +259,7 @@ def _compared(
     joins = joins_below(app, work.views)
     facts = _mapped(spark, parts, RemapTask(work))
     if joins:
-        sides = [side.name for join in joins for side in side_views(join)]
+        sides = [side.name for join in joins for side in compared_sides(join)]
         indexes = [CopyPart(i, name, Span(b"", None)) for i in range(work.partitions) for name in sides]
         for more in (_mapped(spark, indexes, IndexTask(work)), *JoinFrames(spark, work, parts).facts(joins)):
             facts = facts.unionAll(more)

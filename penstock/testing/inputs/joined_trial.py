@@ -10,7 +10,7 @@ from penstock.mapreduce import count, max, sum
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords
 from penstock.views import App, field
 
-__all__ = ["joined", "joined_early", "layered"]
+__all__ = ["chained", "joined", "joined_early", "layered"]
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
 _LONG = "x" * 450
@@ -71,6 +71,22 @@ def layered() -> Trial:
     pairs.view("listed", key="list.key", reduce=count(), sources=True)
     deep = app.join("deep", share=beside, customer=customers, on={"share.order.c": "customer.id"}, how="full", limit=30)
     deep.view("names", key="customer.name", value="share.total.value.sum", reduce=sum())
+    return _trial(app, (1, 2, 3, "a", _LONG))
+
+
+def chained() -> Trial:
+    """Return an app with a join of three sides; only stores of one partition keep it."""
+    app = App("chained")
+    orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
+    totals = orders.view("totals", key="c", value="n", reduce={"sum": sum(), "n": count()})
+    on = {"order.c": "customer.id", "total.value.n": "order.n"}
+    three = app.join("three", total=totals, order=orders, customer=customers, on=on, limit=30)
+    three.view("sides", key="customer.name", value="total.value.sum", reduce=sum(), sources=True)
+
+    @three.view(reduce=count())
+    def initials(row: Any) -> Iterator[Any]:
+        yield (row["customer"]["name"][0], row["total"]["key"]), None
+
     return _trial(app, (1, 2, 3, "a", _LONG))
 
 

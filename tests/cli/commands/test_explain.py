@@ -196,6 +196,27 @@ def test_a_join_is_explained_with_the_matches_of_its_sides(workdir: Path, run: R
     assert "largest" not in found
 
 
+CHAIN = """
+import penstock as ps
+app = ps.App("chain")
+tables = {name: app.table(name, key="id") for name in ("line", "order", "customer")}
+app.join("sold", on={"line.order": "order.id", "order.customer": "customer.id"}, **tables)
+"""
+
+
+def test_a_join_of_three_sides_is_explained_with_its_prefix(workdir: Path, run: Run) -> None:
+    (workdir / "app.py").write_text(CHAIN)
+    assert "prefix" not in facts(run("explain", "sold").stdout), "there is no store"
+    run("put", "customer", '{"id": 1}')
+    run("put", "order", *(f'{{"id": {i}, "customer": 1}}' for i in range(2)))
+    run("put", "line", *(f'{{"id": {i}, "order": {i % 2}}}' for i in range(4)))
+    found = facts(run("explain", "sold").stdout)
+    assert found["prefix"] == "line with order: 4 entries"
+    assert found["side (line+order)"].startswith("4 of 4 rows match; 4 have order.customer, in ")
+    assert found["better order"].startswith("order, then customer, then line: ")
+    assert "sold:line+order" in run("status", "--format", "table").stdout
+
+
 def test_the_status_names_a_side_whose_path_no_document_has(workdir: Path, run: Run) -> None:
     (workdir / "app.py").write_text(JOINED)
     run("put", "orders", '{"id": 1, "customer": 1}', '{"id": 2}')

@@ -19,7 +19,7 @@ from penstock.join import Entries
 from penstock.mapreduce import Column, SourceKeys, Writes
 from penstock.spark import verify
 from tests.harness.planting import Bug
-from tests.join.engine_histories import layered, records, shop
+from tests.join.engine_histories import chained, layered, records, shop
 from tests.recovery import damage
 from tests.spark.inprocess import InProcess
 
@@ -66,9 +66,9 @@ def fill(engine: ps.Engine) -> None:
     engine.delete("customers", 2)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [*range(5), 6])
 def test_nothing_is_wrong_with_joins_that_the_engine_keeps(seed: int, tmp_path: Path) -> None:
-    app, draw = (shop, layered, shop)[seed // 2](filtered=seed % 2 == 1), Random(seed)
+    app, draw = (shop, layered, shop, chained)[seed // 2](filtered=seed % 2 == 1), Random(seed)
     with ps.open(app, tmp_path / "store", partitions=3 if seed == 4 else None, processes=False) as engine:
         for step in range(6):
             engine.ingest(records(draw, 2 * step, 50), "spout", step + 1)

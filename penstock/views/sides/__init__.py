@@ -1,0 +1,1 @@
+"""The sides of joins as views."""
