@@ -33,6 +33,7 @@ from bench import (
 from bench.plan import Plan
 from bench.report import Figure, Report
 from bench.scratch import scratch
+from bench.tpch.refreshes import tpch
 
 HERE = Path(__file__).resolve().parent
 FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
@@ -67,6 +68,7 @@ FIGURES: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "follow": feed.follow,
     "feedcost": feed.cost,
     "partitions": partitions.partitions,
+    "tpch": tpch,
     "two": costs.two,
     "single": costs.single,
 }

@@ -63,6 +63,7 @@ def check(engine: ps.Engine, tables: Tables) -> None:
     by_country: Counter[str] = Counter()
     by_category: Counter[str] = Counter()
     turnover: Counter[str] = Counter()
+    pieces: Counter[tuple[str, str]] = Counter()
     for order in tables["orders"].values():
         customer = tables["customers"].get(order["customer"])
         product = tables["products"].get(order["product"])
@@ -71,7 +72,14 @@ def check(engine: ps.Engine, tables: Tables) -> None:
         if product is not None:
             by_category[product["category"]] += 1
             turnover[product["category"]] += order["pieces"] * product["price"]
-    expected: dict[str, dict[Any, Any]] = {"by_country": by_country, "by_category": by_category, "turnover": turnover}
+        if customer is not None and product is not None:
+            pieces[customer["country"], product["category"]] += order["pieces"]
+    expected: dict[str, dict[Any, Any]] = {
+        "by_country": by_country,
+        "by_category": by_category,
+        "turnover": turnover,
+        "pieces": pieces,
+    }
     with engine.snapshot() as snap:
         for name, rows in expected.items():
             found = dict(snap.view(name).items())

@@ -20,6 +20,16 @@ by_country = bought.view("by_country", key="customer.country", value="order.piec
 shipped = app.join("shipped", order=orders, product=products, on={"order.product": "product.id"})
 by_category = shipped.view("by_category", key="product.category", reduce=ps.count())
 
+# Three sides: an order counts once both its customer and its product are known.
+traded = app.join(
+    "traded",
+    order=orders,
+    customer=customers,
+    product=products,
+    on={"order.customer": "customer.id", "order.product": "product.id"},
+)
+pieces = traded.view("pieces", key=("customer.country", "product.category"), value="order.pieces", reduce=ps.sum())
+
 
 @shipped.view(reduce=ps.sum())
 def turnover(row: dict[str, Any]) -> Iterator[tuple[str, int]]:
