@@ -21,6 +21,7 @@ _INTERNAL = {  # part of an opening, or without a lock
     "begin_group",
     "holder",
     "last_scrub",
+    "meters",
     "store",
 }
 _Call = Callable[[ps.Engine], object]

@@ -13,7 +13,8 @@ from penstock.engine import open_on
 from penstock.gateway import KeySide, TableSideDocuments
 from penstock.join import SideIndex, join_node, side_dbs
 from penstock.testing import TestEngine
-from penstock.views import join_definitions, side_views
+from penstock.views import side_views
+from penstock.views.sides import side_projection
 from tests.join.engine_histories import history
 
 
@@ -133,7 +134,7 @@ def test_key_sides_are_loaded_again_after_an_opening() -> None:
 
 def test_a_store_with_an_index_for_a_key_side_drops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(join_definitions, "_key_of", lambda side: None)
+        patched.setattr(side_projection, "key_of", lambda side: None)
         for path in (tmp_path / "full", tmp_path / "empty"):
             with ps.open(shop(), path) as store:
                 if path.name == "full":

@@ -15,8 +15,8 @@ from unittest import mock
 import pytest
 
 import penstock as ps
-from penstock.connector import LogFile
 from penstock.sink import SinkLog, wallaroo_sink, wallaroo_source_sink
+from penstock.sink.wallaroo_source_log import MessageLog
 from penstock.spout import ListeningSpout
 from tests.cli.conftest import Run
 from tests.cli.loading import STORE
@@ -148,7 +148,8 @@ def test_a_view_that_is_sent(orders: Path, run: Run, scheme: str, number: int) -
     """The signal comes before the first transaction, or the first message, is durable."""
     with Store(orders / "mirror", None, 0, "&envelope=view", mirror(), scheme) as store:
         to = f"sums={scheme}://127.0.0.1:{store.address[1]}?cookie={COOKIE}"
-        with signal_at(LogFile, "append", number):
+        step = (SinkLog, "prepare") if scheme == "wallaroo" else (MessageLog, "add")
+        with signal_at(*step, number):
             run("run", "--from", "orders=file:orders.jsonl?follow=1", "--to", to)
         with store.engine.snapshot() as snap:
             rows = {name: snap.table("orders").get(name)["value"]["n"] for name in ("n0", "n1", "n2")}
