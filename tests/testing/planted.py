@@ -61,10 +61,16 @@ OWN = [
     Bug("few records: a late one is applied", "gateway.versions.winners:decide_each", "ts[i] < version.ts", "False"),
     Bug("few records: their ts is forgotten", "gateway.small_batch:FewForm._commit", "if has_ts and", "if False and"),
     Bug(
-        "few records: what was told before is not taken back",
+        "few records: contributions of a function before are not taken back",
         "gateway.small_batch_deltas:FewTelling.tell",
         "plus.pairs, minus.pairs, writes)",
         "plus.pairs, [], writes)",
+    ),
+    Bug(
+        "few records: the contributions of fields before are not taken back",
+        "gateway.small_batch_deltas:FewTelling.tell",
+        "(reader, added, removed, writes)",
+        "(reader, added, fields.contributions([]), writes)",
     ),
     Bug(
         "a snapshot reads what was written after it",
