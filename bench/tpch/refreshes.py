@@ -77,7 +77,7 @@ def _compare(engine: ps.Engine, expected: dict[Any, Any]) -> None:
 
 
 class _Duck:
-    """The same tables in DuckDB, on one thread."""
+    """Tables with the same documents in DuckDB, on one thread."""
 
     def __init__(self, query: str) -> None:
         self._sql = QUERIES[query].sql

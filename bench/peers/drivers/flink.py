@@ -1,6 +1,6 @@
 """Flink: SQL over a file of JSON lines, on a cluster within one JVM.
 
-The last line of each id wins by deduplication. Both views go to the print connector, whose output is a file: it has the
+The last line of each id wins by deduplication. Both views go to the print connector, whose output is a file. It has the
 changes of all rows, and the last of each group counts. A small job before the clock starts warms the JVM up.
 """
 

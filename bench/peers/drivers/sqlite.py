@@ -1,7 +1,7 @@
 """SQLite: row triggers, one synced transaction per batch.
 
 The write-ahead log is synced by every commit. The cache holds the data. Readers of a least, a greatest and a top n have
-a table that is computed from an index for each group that the batch touched.
+a table. It is computed from an index for each group that the batch touched.
 """
 
 from __future__ import annotations

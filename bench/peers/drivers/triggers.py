@@ -1,8 +1,8 @@
 """The SQL of the tables and views of PostgreSQL and SQLite.
 
 Counts and sums are kept by triggers. A group without documents keeps a row with count 0, and readers skip it: a delete
-per group would cost more. A least, a greatest and a top n are read from an index for each group that changed, and
-distinct values are counted by a view on a view.
+per group would cost more. A least, a greatest and a top n are read from an index for each group that changed. A view on
+a view counts distinct values.
 """
 
 from __future__ import annotations
