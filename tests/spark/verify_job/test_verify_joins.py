@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from examples.wholesale.app import app as wholesale
+from examples.wholesale.data import TABLES, changes
 from penstock.join import Entries
 from penstock.mapreduce import Column, SourceKeys, Writes
 from penstock.spark import verify
@@ -193,3 +195,15 @@ def test_documents_of_an_app_with_joins_are_compared_with_their_source(tmp_path:
         assert [(one.table, one.key, one.stored) for one in found.stale] == [("customers", 2, ps.ABSENT)]
         with engine.snapshot() as snap:
             assert 2 in snap.table("customers")
+
+
+def test_a_join_of_three_sides_is_verified_step_by_step(tmp_path: Path) -> None:
+    coming = list(changes(300))
+    with ps.open(wholesale, tmp_path / "store") as engine:
+        for table in TABLES:
+            engine.put_many(table, [document for name, document in coming if name == table])
+        assert verify(wholesale, tmp_path / "store", spark=InProcess()).ok
+        damage.add_to_lane(engine, "pieces", ("NO", "tea"), 0, 3)
+        found = verify(wholesale, tmp_path / "store", spark=InProcess(), fix=True)
+        assert [(one.view, one.group) for one in found.wrong] == [("pieces", ("NO", "tea"))]
+    assert verify(wholesale, tmp_path / "store", spark=InProcess()).ok
