@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.testing.inputs.joined_trial import joined, joined_early, layered
-from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
+from penstock.testing.partitions.partitioned_run import PartitionedFailure
 from tests.harness.planting import Bug
+from tests.testing.partitioned_planted import finds as finds_in
 
 TRIALS = (joined(), joined_early(), joined(), layered())
 
@@ -68,12 +69,7 @@ BUGS = [
 
 def finds(seed: int) -> PartitionedFailure | None:
     """Return the failure of a seed, or None."""
-    trial, plan = partitioned_run_of(seed, TRIALS)
-    try:
-        run_partitioned(trial.app, plan)
-    except PartitionedFailure as failure:
-        return failure
-    return None
+    return finds_in(seed, TRIALS)
 
 
 SEEDS = dict(zip((bug.name for bug in BUGS), (0, 1, 1, 0, 0, 0, 24, 3, 0), strict=True))

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.testing.inputs.trial_apps import trials
+from penstock.testing.inputs.trial_apps import Trial, trials
 from penstock.testing.partitions.partitioned_run import PartitionedFailure, partitioned_run_of, run_partitioned
 from tests.harness.planting import Bug
 
@@ -218,9 +219,9 @@ BUGS = [
 ]
 
 
-def finds(seed: int) -> PartitionedFailure | None:
-    """Return the failure of a seed, or None."""
-    trial, plan = partitioned_run_of(seed, TRIALS)
+def finds(seed: int, trials: Sequence[Trial] = TRIALS) -> PartitionedFailure | None:
+    """Return the failure of a seed in one of the trials, or None."""
+    trial, plan = partitioned_run_of(seed, trials)
     try:
         run_partitioned(trial.app, plan)
     except PartitionedFailure as failure:

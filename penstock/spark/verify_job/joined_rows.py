@@ -31,7 +31,7 @@ from penstock.recovery import (
 )
 from penstock.spark.verify_job.document_blocks import document_blocks, span_segments
 from penstock.spark.verify_job.group_facts import Facts
-from penstock.spark.verify_job.remap_task import CopyPart, FactMapper, VerifyJob
+from penstock.spark.verify_job.remap_task import FactMapper, VerifyJob, copy_parts
 from penstock.spark.verify_job.side_facts import given_entries
 from penstock.spark.verify_job.spans import Span
 from penstock.views import App, FieldMap, Join, Path, SideView, Table, View, shown_join
@@ -108,13 +108,9 @@ class SideTask:
         app = self.work.app.app()
         join = join_of(app, self.input.join)
         sent = _SentEntries(self.work.parts, self.input.side is not None, self.input.value_paths(join))
-        with open_engine(app, self.work.path, readonly=True) as engine:
-            for batch in batches:
-                for data in batch.column("part").to_pylist():
-                    part = CopyPart.of(data)
-                    with engine.snapshot() as snap:
-                        for entry in self._entries(snap.parts[part.partition], join, part.span):
-                            yield from sent.add(entry)
+        for snap, part in copy_parts(self.work, batches):
+            for entry in self._entries(snap, join, part.span):
+                yield from sent.add(entry)
         yield from sent.blobs()
 
     def _entries(self, snap: Snapshot, join: Join, span: Span) -> Iterator[JoinEntry]:

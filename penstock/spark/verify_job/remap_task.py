@@ -36,7 +36,7 @@ from penstock.spark.verify_job.plain_contributions import PlainContributions, em
 from penstock.spark.verify_job.spans import Span
 from penstock.views import TS, FieldMap, Table, View, fields_read
 
-__all__ = ["CopyPart", "FactMapper", "RemapTask", "VerifyJob"]
+__all__ = ["CopyPart", "FactMapper", "RemapTask", "VerifyJob", "copy_parts"]
 
 _BLOCK = 1 << 10
 _COMPARABLE = {str, int, type(None)}
@@ -78,6 +78,16 @@ class CopyPart:
         return cls(partition, name, Span(start or b"", stop))
 
 
+def copy_parts(work: VerifyJob, batches: Iterator[Any]) -> Iterator[tuple[Snapshot, CopyPart]]:
+    """Yield the parts of the copy in these batches, each with a snapshot of its partition."""
+    with open_engine(work.app.app(), work.path, readonly=True) as engine:
+        for batch in batches:
+            for data in batch.column("part").to_pylist():
+                part = CopyPart.of(data)
+                with engine.snapshot() as snap:
+                    yield snap.parts[part.partition], part
+
+
 @dataclass(frozen=True, slots=True)
 class RemapTask:
     """The task that turns parts of a copy into facts."""
@@ -87,12 +97,8 @@ class RemapTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the facts."""
         facts = Facts(self.work.parts, self.work.groups)
-        with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
-            for batch in batches:
-                for data in batch.column("part").to_pylist():
-                    part = CopyPart.of(data)
-                    with engine.snapshot() as snap:
-                        yield from self._facts(snap.parts[part.partition], part, facts)
+        for snap, part in copy_parts(self.work, batches):
+            yield from self._facts(snap, part, facts)
         yield from facts.last()
 
     def _facts(self, snap: Snapshot, part: CopyPart, facts: Facts) -> Iterator[Any]:

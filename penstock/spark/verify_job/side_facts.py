@@ -6,26 +6,26 @@ A group is an entry here: its condition value and the key of its document. Its r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.cache import canonical, decode_key, encode_entry, encode_key
-from penstock.engine import Snapshot, open_engine
+from penstock.engine import Snapshot
 from penstock.recovery import JoinEntry, at
 from penstock.spark.verify_job.group_facts import Fact, Facts
-from penstock.spark.verify_job.remap_task import CopyPart, VerifyJob
-from penstock.views import App, FieldMap, Join, SideView, side_views
+from penstock.spark.verify_job.remap_task import VerifyJob, copy_parts
+from penstock.views import FieldMap, Join, SideView, side_views
 
-__all__ = ["IndexTask", "compared_sides", "given_entries", "side_of"]
-
-
-def side_of(app: App, name: str) -> SideView | None:
-    """Return the side that has an index of this name, or None."""
-    return next((side for join in app.joins() for side in compared_sides(join) if side.name == name), None)
+__all__ = ["IndexTask", "given_entries", "sides_by_name"]
 
 
-def compared_sides(join: Join) -> list[SideView]:
+def sides_by_name(joins: Iterable[Join]) -> dict[str, SideView]:
+    """Return the sides of these joins with compared indexes, by the names of the indexes."""
+    return {side.name: side for join in joins for side in _compared_sides(join)}
+
+
+def _compared_sides(join: Join) -> list[SideView]:
     """Return the sides with compared indexes: their entries are documents, and no rows of prefixes."""
     return [side for stage in join.stages for side in side_views(stage) if not side.covers]
 
@@ -34,7 +34,7 @@ def given_entries(join: Join, step: int, inputs: Mapping[bool, Sequence[JoinEntr
     """Add the entries of the sides that a step reads. Yield what must be sent."""
     first, steps = join.steps()
     own = {True: join.sides[steps[step].side].name, False: join.sides[first].name if not step else None}
-    for view in compared_sides(join):
+    for view in _compared_sides(join):
         for new, name in own.items():
             if view.side != name or view.by_key:
                 continue
@@ -59,12 +59,8 @@ class IndexTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the facts."""
         facts = Facts(self.work.parts, self.work.groups)
-        with open_engine(self.work.app.app(), self.work.path, readonly=True) as engine:
-            for batch in batches:
-                for data in batch.column("part").to_pylist():
-                    part = CopyPart.of(data)
-                    with engine.snapshot() as snap:
-                        yield from _entries(snap.parts[part.partition], part.name, facts)
+        for snap, part in copy_parts(self.work, batches):
+            yield from _entries(snap, part.name, facts)
         yield from facts.last()
 
 

@@ -37,7 +37,7 @@ from penstock.spark.spark_session import blob_batches, in_tasks, map_arrow, ran,
 from penstock.spark.verify_job.group_facts import SCHEMA, Fact, Known
 from penstock.spark.verify_job.join_frames import JoinFrames, joins_below, side_sources
 from penstock.spark.verify_job.remap_task import CopyPart, RemapTask, VerifyJob
-from penstock.spark.verify_job.side_facts import IndexTask, compared_sides, side_of
+from penstock.spark.verify_job.side_facts import IndexTask, sides_by_name
 from penstock.spark.verify_job.source_comparison import Against, Stale, compare_with_source
 from penstock.spark.verify_job.spans import Span, spans_of, spans_of_log
 from penstock.spark.verify_job.tallies import Tally, folded
@@ -150,7 +150,7 @@ def verify(
 
 def _restated(app: App, wrong: Difference) -> tuple[str, Any]:
     """Return the name and the key or group to restate for a difference."""
-    side = side_of(app, wrong.view)
+    side = sides_by_name(app.joins()).get(wrong.view)
     if side is not None:
         return side.source.name, wrong.group[1]
     return wrong.view, wrong.group[0] if app.view_of(wrong.view).index else wrong.group
@@ -259,7 +259,7 @@ def _compared(
     joins = joins_below(app, work.views)
     facts = _mapped(spark, parts, RemapTask(work))
     if joins:
-        sides = [side.name for join in joins for side in compared_sides(join)]
+        sides = sides_by_name(joins)
         indexes = [CopyPart(i, name, Span(b"", None)) for i in range(work.partitions) for name in sides]
         for more in (_mapped(spark, indexes, IndexTask(work)), *JoinFrames(spark, work, parts).facts(joins)):
             facts = facts.unionAll(more)
@@ -325,8 +325,9 @@ class CompareTask:
                 counts[view] = [a + b for a, b in zip(own, more, strict=True)]
         wrong: list[list[Any]] = []
         again: list[tuple[str, bytes]] = []
+        sides = sides_by_name(self.work.app.app().joins())
         for (view, group), facts in groups.items():
-            found = self._compared(view, group, facts)
+            found = self._compared(view, group, facts, view in sides)
             if found is not None and any(fact[0] == Fact.TALLY for fact in facts):
                 again.append((view, group))
             elif found is not None:
@@ -334,13 +335,13 @@ class CompareTask:
         data = pack([counts, wrong, [list(own) for own in again]])
         yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["found"])
 
-    def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]]) -> list[Any] | None:
+    def _compared(self, name: str, group: bytes, facts: Sequence[tuple[Any, ...]], side: bool) -> list[Any] | None:
         kinds = {fact[0] for fact in facts}
         if kinds & {Fact.HELD, Fact.DIFFERENT, Fact.COUNT}:
             return None
         rows = [fact[1:] for fact in facts if fact[0] == Fact.SHOWN]
         given = [fact[1:] for fact in facts if fact[0] == Fact.GIVEN]
-        if side_of(self.work.app.app(), name) is not None:
+        if side:
             return _compared_entry(name, group, given, rows)
         tallies = [fact[1] for fact in facts if fact[0] == Fact.TALLY]
         expected: list[Any] = []

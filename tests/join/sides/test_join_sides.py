@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.join import Entries
-from penstock.mapreduce import Writes
 from penstock.testing import TestEngine
+from tests.join.sides.lost_entries import check_lost_entries, filled
 
 
 def everything() -> ps.App:
@@ -32,11 +31,7 @@ def everything() -> ps.App:
 
 @pytest.fixture
 def engine() -> TestEngine:
-    own = TestEngine(everything())
-    own.put("customers", {"id": 1, "country": "no"}, {"id": 2, "country": "se"})
-    own.put("orders", *({"id": key, "c": 1 + key % 2} for key in range(3)))
-    own.put("lines", *({"id": key, "order": key % 3, "a": key} for key in range(6)))
-    return own
+    return filled(everything())
 
 
 def test_a_change_below_the_inner_join_reaches_the_outer_one(engine: TestEngine) -> None:
@@ -100,23 +95,4 @@ def test_a_function_gets_whole_rows_of_nested_joins() -> None:
 @pytest.mark.parametrize("side", ["sold:order", "items:sale", "items:line"])
 @pytest.mark.parametrize("mend", ["check", "restate", "key"])
 def test_lost_entries_are_put_again(engine: TestEngine, side: str, mend: str) -> None:
-    store: Any = engine.engine.store
-
-    def lose(writer: Any, writes: Writes) -> None:
-        index = store.core.joins.sides[side].index
-        index.stage(writer, Entries.join(list(index.all(writer))), Entries.none(index.width), writes)
-        writes.changed = True
-
-    store.core.amend(lose)
-    store.core.forget()
-    assert not engine.engine.check().ok
-    if mend == "check":
-        engine.engine.check(fix=True)
-    elif mend == "restate":
-        engine.engine.restate("sold")
-    else:
-        engine.engine.restate("lines" if side == "items:line" else "orders", 1)
-    found = engine.engine.check()
-    assert found.ok, found
-    engine.put("customers", {"id": 1, "country": "dk"})
-    assert engine.view("sums") == {"dk": 10, "se": 5}
+    check_lost_entries(engine, side, mend, "sold")

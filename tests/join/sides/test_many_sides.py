@@ -10,10 +10,9 @@ import pytest
 import penstock as ps
 from penstock.cache import DefinitionError
 from penstock.cli.drawing.join_order import order_facts
-from penstock.join import Entries
-from penstock.mapreduce import Writes
 from penstock.testing import TestEngine
 from tests.harness.planting import Bug
+from tests.join.sides.lost_entries import check_lost_entries, filled
 
 
 def everything(**options: Any) -> ps.App:
@@ -35,11 +34,7 @@ def everything(**options: Any) -> ps.App:
 
 @pytest.fixture
 def engine() -> TestEngine:
-    own = TestEngine(everything())
-    own.put("customers", {"id": 1, "country": "no"}, {"id": 2, "country": "se"})
-    own.put("orders", *({"id": key, "c": 1 + key % 2} for key in range(3)))
-    own.put("lines", *({"id": key, "order": key % 3, "a": key} for key in range(6)))
-    return own
+    return filled(everything())
 
 
 def test_a_transaction_over_all_tables_runs_each_step_once(engine: TestEngine) -> None:
@@ -118,26 +113,7 @@ def test_a_value_above_the_limit_of_a_prefix_has_no_rows() -> None:
 @pytest.mark.parametrize("side", ["items:order+customer:order", "items:(order+customer)", "items:line"])
 @pytest.mark.parametrize("mend", ["check", "restate", "key"])
 def test_lost_entries_are_put_again(engine: TestEngine, side: str, mend: str) -> None:
-    store: Any = engine.engine.store
-
-    def lose(writer: Any, writes: Writes) -> None:
-        index = store.core.joins.sides[side].index
-        index.stage(writer, Entries.join(list(index.all(writer))), Entries.none(index.width), writes)
-        writes.changed = True
-
-    store.core.amend(lose)
-    store.core.forget()
-    assert not engine.engine.check().ok
-    if mend == "check":
-        engine.engine.check(fix=True)
-    elif mend == "restate":
-        engine.engine.restate("items")
-    else:
-        engine.engine.restate("lines" if side == "items:line" else "orders", 1)
-    found = engine.engine.check()
-    assert found.ok, found
-    engine.put("customers", {"id": 1, "country": "dk"})
-    assert engine.view("sums") == {"dk": 10, "se": 5}
+    check_lost_entries(engine, side, mend, "items")
 
 
 def test_explain_names_the_entries_of_prefixes_and_a_better_order() -> None:
