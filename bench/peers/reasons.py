@@ -60,7 +60,7 @@ REASONS: dict[tuple[int, str, str], str] = {
         7,
         "p99 of a read",
         "SQLite",
-    ): "the reader is a thread of the writer, and a batch of Penstock keeps the interpreter for longer (not profiled).",
+    ): "batches of the writer hold the interpreter while the reader waits (not profiled).",
     (8, "", "SQLite"): _IMPORT,
     (8, "", "DuckDB"): _IMPORT,
     (9, "until it is complete", "PostgreSQL"): _BESIDE,
