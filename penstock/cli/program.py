@@ -18,7 +18,7 @@ _BEGIN, _WRITE, _READ, _LOOK, _COPY = "To begin", "Write", "Read", "Look inside"
 _REPAIR = "Repair"
 
 ENTRIES: dict[str, CommandEntry] = {
-    "init": CommandEntry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and a sample that run at once."),
+    "init": CommandEntry(_BEGIN, "penstock.cli.commands.init:init", "Write an app and documents that run at once."),
     "completion": CommandEntry(
         _BEGIN, "penstock.cli.shell_completion:completion", "Print the script for shell completion."
     ),
@@ -73,7 +73,7 @@ ENTRIES: dict[str, CommandEntry] = {
     params=global_options(app=True, store=True, env=True),
     examples=[
         "penstock init",
-        "penstock load orders sample.jsonl",
+        "penstock load orders orders.jsonl",
         "penstock query revenue",
         "penstock get --help",
     ],
