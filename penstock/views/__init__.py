@@ -46,6 +46,17 @@ from penstock.views.fingerprints.definition_difference import (
     difference,
     stored_definition,
 )
+from penstock.views.graph.definition_graph import (
+    GraphNode,
+    definition_forest,
+    definition_sentence,
+    graph_mermaid,
+    graph_text,
+    is_in_tree,
+    neighbor_forest,
+)
+from penstock.views.graph.graph_picture import BoxNote, graph_svg
+from penstock.views.graph.view_costs import view_costs
 from penstock.views.join_arguments import check_runnable, check_unjoined
 from penstock.views.join_definitions import Join, JoinStep, Side, all_joins, rows_refused, shown_join, side_paths
 from penstock.views.name_form import nearest
@@ -85,6 +96,7 @@ __all__ = [
     "Accumulator",
     "And",
     "App",
+    "BoxNote",
     "Cell",
     "Change",
     "Changed",
@@ -103,6 +115,7 @@ __all__ = [
     "FilteredField",
     "FilteredSource",
     "FunctionMap",
+    "GraphNode",
     "GroupTotals",
     "Ints",
     "IsNull",
@@ -152,6 +165,8 @@ __all__ = [
     "check_runnable",
     "check_unjoined",
     "condition_text",
+    "definition_forest",
+    "definition_sentence",
     "difference",
     "family_of",
     "field",
@@ -159,15 +174,20 @@ __all__ = [
     "fields_read",
     "filtered_of",
     "fingerprint",
+    "graph_mermaid",
+    "graph_svg",
+    "graph_text",
     "group_of_json",
     "group_of_text",
     "is_accumulator",
+    "is_in_tree",
     "is_part",
     "is_tree_cell",
     "is_value_cell",
     "json_text",
     "json_value",
     "nearest",
+    "neighbor_forest",
     "parse_path",
     "plain_fields",
     "position_text",
@@ -183,5 +203,6 @@ __all__ = [
     "stored_definition",
     "stored_side",
     "under",
+    "view_costs",
     "where_from",
 ]

@@ -28,8 +28,8 @@ from typing import Any
 
 import penstock as ps
 from examples.kafka.broker import Broker, dying_with_parent
-from penstock.cli.running.source_claims import claims
 from penstock.core.commit import Core
+from penstock.remote import claims
 from tests.kafka.run_killed import POINTS
 from tests.kafka.server import Server, ck, until
 from tests.waiting import PATIENCE

@@ -29,7 +29,7 @@ from typing import Any
 
 import penstock as ps
 from penstock.cache import writer_pid
-from penstock.cli.running.source_claims import claims
+from penstock.remote import claims
 from tests.kafka.killing import APP
 from tests.kafka.server import Server, ck, serve, until
 from tests.waiting import PATIENCE

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cli.running.source_claims import SESSION, MemberClaim
+from penstock.remote import SESSION, MemberClaim
 from penstock.remote.wire_messages import spout_batch_data, spout_batch_of
 from penstock.spout import (
     SPOUTS,

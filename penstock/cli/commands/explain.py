@@ -9,14 +9,26 @@ import click
 from penstock.cache import StoreMissing, size_text
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import Context
-from penstock.cli.drawing.graph import forest, groups, in_tree, mermaid, reducers, sentence, text
 from penstock.cli.drawing.join_order import order_facts
-from penstock.cli.drawing.svg import svg
 from penstock.cli.json_values import dumps
 from penstock.cli.name_completion import all_names
 from penstock.cli.progress import progress
 from penstock.engine import JoinWeight, Weight, memory_of_holder
-from penstock.views import App, Definition, FieldMap, Join, Table, View, side_paths
+from penstock.views import (
+    App,
+    Definition,
+    Join,
+    Table,
+    View,
+    definition_forest,
+    definition_sentence,
+    graph_mermaid,
+    graph_svg,
+    graph_text,
+    is_in_tree,
+    side_paths,
+    view_costs,
+)
 
 _HOT = 5
 
@@ -44,15 +56,15 @@ def explain(ctx: Context, view: str | None, format: str) -> None:
     """
     app = load_app(ctx)
     only = None if view is None else app.lookup(view)
-    roots = forest(app, only)
+    roots = definition_forest(app, only)
     if format == "mermaid":
-        click.echo(mermaid(roots))
+        click.echo(graph_mermaid(roots))
     elif format == "svg":
-        click.echo(svg(roots, app.name))
+        click.echo(graph_svg(roots, app.name))
     else:
         with progress(ctx, f"reading {view}", None) if isinstance(only, View | Join) else nullcontext():
             numbers, weight = _numbers(ctx, app, only)
-        click.echo(text(roots, numbers))
+        click.echo(graph_text(roots, numbers))
         if only is not None:
             facts = [*_facts(only, weight, numbers), *(_order(ctx, app, only) if isinstance(only, Join) else ())]
             memory = None if weight is None else memory_of_holder(ctx.store)
@@ -97,12 +109,12 @@ def _facts(
 ) -> list[tuple[str, str]]:
     if isinstance(definition, Table):
         return [
-            ("is", sentence(definition)),
+            ("is", definition_sentence(definition)),
             ("an update", "reads the stored version of its key, writes a line of the log"),
         ]
     if isinstance(definition, Join):
         return [
-            ("is", sentence(definition)),
+            ("is", definition_sentence(definition)),
             ("rows", "are not kept; a view on it with reduce=None keeps them as an index"),
             (
                 "an update",
@@ -111,14 +123,7 @@ def _facts(
             ("limit", f"{definition.limit:,} rows of one condition value"),
             *(_join_weights(definition, weight, numbers) if isinstance(weight, JoinWeight) else ()),
         ]
-    by_fields = isinstance(definition.map, FieldMap)
-    out = [("groups", groups(definition)), ("result", reducers(definition)), ("kept as", _stored_line(definition))]
-    out.append(("an update", _costs(definition)))
-    if isinstance(definition.source, View | Join):
-        runs = f"once for each row of {definition.source.name} that changes"
-    else:
-        runs = "over columns, without Python for a document" if by_fields else "a Python call for each document"
-    out.append(("runs", runs))
+    out = view_costs(definition)
     if isinstance(weight, Weight):
         out += _weights(definition, weight)
     return out
@@ -151,31 +156,12 @@ def _rounded(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _stored_line(view: View) -> str:
-    if view.index:
-        return "index: each contribution is a row, (group, key, rank) and the value"
-    if not in_tree(view):
-        return "accumulator: one row per group, from which contributions can be retracted"
-    return "tree: a group's contributions, folded along a tree whose shape follows from them alone"
-
-
-def _costs(view: View) -> str:
-    if view.index:
-        cost = "writes a row for each contribution that is added, removed or changed"
-    elif not in_tree(view):
-        cost = "reads and writes one row for each group that it touches, whatever the group's size"
-    else:
-        cost = "reads and writes one path of the tree for each group that it touches; a small group is one node"
-    emission = "" if isinstance(view.map, FieldMap) else "; the emission of the function is stored with the document"
-    return cost + emission
-
-
 def _weights(view: View, weight: Weight) -> list[tuple[str, str]]:
     size = size_text(weight.bytes)
     out = [("rows", f"{weight.rows:,}, {size}, {_many(weight.contributions, 'contribution')}")]
     if weight.nodes:
         out.append(("trees", f"{_many(weight.nodes, 'node')} beside the rows, at most {weight.depth} deep"))
-    elif not view.index and in_tree(view):
+    elif not view.index and is_in_tree(view):
         out.append(("trees", "none: each group has so few contributions that its row holds them"))
     if weight.hot and weight.hot[0][1] > 1:
         hot = [f"{dumps(group)} {n:,} ({100 * n / weight.contributions:.0f} %)" for group, n in weight.hot]

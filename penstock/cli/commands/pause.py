@@ -21,9 +21,9 @@ from penstock.cli.command_frame import command
 from penstock.cli.context import DONE, NO, STORE, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.rows_output import emit, format_option
-from penstock.cli.running.source_claims import claims
 from penstock.cli.running.source_thread import ENDED, PAUSED
 from penstock.engine import is_store
+from penstock.remote import claims
 
 _PATIENCE = 10.0  # seconds to wait for a process
 _LOOK = 0.02

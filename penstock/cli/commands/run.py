@@ -27,11 +27,11 @@ from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import table_names, view_names
 from penstock.cli.running.sink_thread import SinkThread, asked_of, begun
-from penstock.cli.running.source_claims import Claim, MemberClaim, ReaderClaim
 from penstock.cli.running.source_thread import SHOWN, SourceThread, source_of, topic_of
 from penstock.cli.running.stopped_members import end_stopped
 from penstock.cli.signals import Stop
 from penstock.engine import LOST, HolderSilent, Scrubbing, StandbyWriter, StoreWriter, partitions_of
+from penstock.remote import Claim, MemberClaim, ReaderClaim
 from penstock.sink import STDOUT
 from penstock.spout import SPOUTS, STDIN, Spout, joined
 from penstock.views import App, Table

@@ -23,8 +23,8 @@ from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps, spelt
 from penstock.cli.progress import progress
 from penstock.cli.rows_output import cell_text, emit
-from penstock.cli.running.source_claims import claims, is_stopped
 from penstock.engine import Engine, memory_of_holder
+from penstock.remote import claims, is_stopped
 
 _EVERY = 1.0  # seconds
 _FORMATS = ("table", "json")

@@ -23,9 +23,9 @@ from penstock.cli.context import WRONG
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import dumps
 from penstock.cli.running.feed_steps import FeedSteps
-from penstock.cli.running.source_claims import Claim
 from penstock.engine import LOST, Engine
 from penstock.kafka import BrokerAway, KafkaFault
+from penstock.remote import Claim
 from penstock.sink import (
     ENVELOPES,
     FileSink,

@@ -19,8 +19,8 @@ from dataclasses import replace
 from penstock.cache import hidden, size_text
 from penstock.cli.rows_output import cell_text
 from penstock.cli.running.source_batches import LIMIT, check_columns
-from penstock.cli.running.source_claims import Claim
 from penstock.engine import LOST, Loads, StandbyWriter
+from penstock.remote import Claim
 from penstock.spout import (
     Enveloped,
     FileSpout,

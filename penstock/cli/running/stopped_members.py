@@ -12,7 +12,7 @@ import signal
 from contextlib import suppress
 
 from penstock.cache import writer_pid
-from penstock.cli.running.source_claims import claims, is_stopped
+from penstock.remote import claims, is_stopped
 
 
 def end_stopped(store: str, groups: set[str]) -> int | None:

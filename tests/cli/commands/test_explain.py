@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cli.drawing.graph import condition, forest, mermaid, sentence, text
-from penstock.cli.drawing.svg import svg
+from penstock.views import definition_forest, definition_sentence, graph_mermaid, graph_svg, graph_text
+from penstock.views.graph.definition_graph import condition
 from tests.cli.conftest import Run
 
 GRAPH = """\
@@ -114,13 +114,13 @@ def test_definitions_in_words() -> None:
     table = app.table("t", key=("a", "b.c"), ts="@kafka")
     view = table.view("v", key="x", value="y", reduce={"s": ps.sum(), "m": ps.mean("z"), "n": ps.count()})
     spread = table.view("w", key="x", reduce=ps.histogram([0, 1], "y"))
-    assert sentence(table) == "table by (a, b.c), ts of the broker"
-    assert sentence(view) == "by x → s: sum(y), m: mean(y.z), n: count()"
-    assert sentence(spread) == "by x → histogram(y)"
-    assert svg([], "nothing").endswith("</svg>")
-    assert mermaid([]) == "flowchart LR"
-    assert text([], {}) == ""
-    assert [node.definition.name for node in forest(app)] == ["t"]
+    assert definition_sentence(table) == "table by (a, b.c), ts of the broker"
+    assert definition_sentence(view) == "by x → s: sum(y), m: mean(y.z), n: count()"
+    assert definition_sentence(spread) == "by x → histogram(y)"
+    assert graph_svg([], "nothing").endswith("</svg>")
+    assert graph_mermaid([]) == "flowchart LR"
+    assert graph_text([], {}) == ""
+    assert [node.definition.name for node in definition_forest(app)] == ["t"]
 
 
 TREES = """

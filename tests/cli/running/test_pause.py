@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.commands import pause
-from penstock.cli.running.source_claims import ReaderClaim, claims
+from penstock.remote import ReaderClaim, claims
 from tests.cli.conftest import Run
 from tests.cli.loading import PENSTOCK, STORE
 from tests.cli.running_process import ended, has_users, running, until, user

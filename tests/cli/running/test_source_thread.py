@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cli.running.source_claims import SESSION, MemberClaim
 from penstock.cli.running.source_thread import SourceThread
 from penstock.engine import Engine, StandbyWriter
 from penstock.engine.writers.open_writer import writer
 from penstock.gateway import TableBatch
+from penstock.remote import SESSION, MemberClaim
 from penstock.spout import Contract, Recall, SpoutBatch
 from tests.harness.planting import Bug
 from tests.waiting import PATIENCE

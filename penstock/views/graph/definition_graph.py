@@ -5,59 +5,86 @@ Each view has one source. So the graph is a forest, and its roots are the tables
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.json_values import dumps
-from penstock.views import (
-    App,
-    Definition,
-    FieldMap,
-    Join,
-    Path,
-    ReduceFunction,
-    Reducer,
-    Side,
-    Table,
-    View,
-    condition_text,
-    is_accumulator,
-)
+from penstock.views.answers.json_forms import json_text
+from penstock.views.app import App, Definition
+from penstock.views.condition_notation import condition_text
+from penstock.views.definitions import Table, View
+from penstock.views.join_definitions import Join, Side
+from penstock.views.reducer_protocols import Path, Reducer, is_accumulator
+from penstock.views.view_maps import FieldMap, ReduceFunction
+
+__all__ = [
+    "GraphNode",
+    "condition",
+    "definition_forest",
+    "definition_sentence",
+    "graph_mermaid",
+    "graph_text",
+    "groups_text",
+    "is_in_tree",
+    "join_parts",
+    "neighbor_forest",
+    "parts",
+    "reducers_text",
+]
 
 _OPTIONS = ("n", "by", "shares", "nulls", "distinct")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A definition, its depth below its table or join, and the views on it."""
 
     definition: Definition
     depth: int
-    children: tuple[Node, ...]
+    children: tuple[GraphNode, ...]
 
-    def all(self) -> Iterator[Node]:
+    def all(self) -> Iterator[GraphNode]:
         """Yield this node and all nodes below it, each before its children."""
         yield self
         for child in self.children:
             yield from child.all()
 
 
-def forest(app: App, only: Definition | None = None) -> list[Node]:
+def definition_forest(app: App, only: Definition | None = None) -> list[GraphNode]:
     """Return the tables and joins with their views. With `only`: that definition, its sources, and all on it."""
     wanted = None if only is None else {*_sources(only), *_above(app, only)}
 
-    def node(definition: Definition, depth: int) -> Node:
-        views = [v for v in app.views() if v.source is definition and (wanted is None or v in wanted)]
-        return Node(definition, depth, tuple(node(view, depth + 1) for view in views))
+    return _forest(app, list(app.names()) if wanted is None else [one.name for one in wanted])
 
-    out = [node(table, 0) for table in app.tables() if wanted is None or table in wanted]
+
+def neighbor_forest(app: App, only: Definition) -> list[GraphNode]:
+    """Return one definition with its direct sources, and the views and joins directly on it."""
+    on = [view for view in app.views() if view.source is only]
+    joins = [join for join in app.joins() if any(side.source is only for side in join.sides)]
+    return _forest(app, [one.name for one in (*_direct_sources(only), only, *on, *joins)])
+
+
+def _forest(app: App, names: Collection[str]) -> list[GraphNode]:
+    """Return the definitions of these names. A view is a root if its source is not among them."""
+
+    def node(definition: Definition, depth: int) -> GraphNode:
+        views = [v for v in app.views() if v.source is definition and v.name in names]
+        return GraphNode(definition, depth, tuple(node(view, depth + 1) for view in views))
+
+    out = [node(table, 0) for table in app.tables() if table.name in names]
+    out += [node(view, 0) for view in app.views() if view.name in names and view.source.name not in names]
     depths = {below.definition.name: below.depth for root in out for below in root.all()}
     for join in app.joins():
-        if wanted is None or join in wanted:
-            out.append(node(join, 1 + max(depths.get(side.source.name, 0) for side in join.sides)))
+        if join.name in names:
+            out.append(node(join, 1 + max(depths.get(side.source.name, -1) for side in join.sides)))
             depths |= {below.definition.name: below.depth for below in out[-1].all()}
     return out
+
+
+def _direct_sources(definition: Definition) -> list[Definition]:
+    found = [definition.source] if isinstance(definition, View) else []
+    found += [side.source for side in definition.sides] if isinstance(definition, Join) else []
+    return [source for source in found if isinstance(source, Table | View | Join)]
 
 
 def _sources(definition: Definition) -> Iterator[Definition]:
@@ -83,7 +110,7 @@ def _above(app: App, definition: Definition) -> Iterator[Definition]:
             yield from _above(app, join)
 
 
-def sentence(definition: Definition) -> str:
+def definition_sentence(definition: Definition) -> str:
     """Return a definition as one line."""
     if isinstance(definition, Table):
         parts = [f"table by {_paths(definition.key.paths, definition.key.single)}"]
@@ -94,7 +121,7 @@ def sentence(definition: Definition) -> str:
         return ", ".join(parts)
     if isinstance(definition, Join):
         return "; ".join(join_parts(definition))
-    return f"{groups(definition)} → {reducers(definition)}"
+    return f"{groups_text(definition)} → {reducers_text(definition)}"
 
 
 def join_parts(join: Join) -> tuple[str, str]:
@@ -110,7 +137,7 @@ def _side(side: Side) -> str:
     return own if side.where is None else f"{own} where {condition(side.where.describe())}"
 
 
-def groups(view: View) -> str:
+def groups_text(view: View) -> str:
     """Return the groups of a view, and its condition, as text."""
     if not isinstance(view.map, FieldMap):
         return f"by function {getattr(view.map.function, '__name__', 'of its own')}"
@@ -119,7 +146,7 @@ def groups(view: View) -> str:
     return by if view.map.where is None else f"{by} where {condition(view.map.where.describe())}"
 
 
-def reducers(view: View) -> str:
+def reducers_text(view: View) -> str:
     """Return the reducers of a view as text."""
     if view.index:
         return "an index of values"
@@ -130,7 +157,7 @@ def reducers(view: View) -> str:
     return ", ".join(f"{name}: {text}" for name, text in zip(view.fields, named, strict=True))
 
 
-def in_tree(view: View) -> bool:
+def is_in_tree(view: View) -> bool:
     """Test whether a view keeps its contributions, in trees, and not only accumulators."""
     needs = (isinstance(r, ReduceFunction) or not all(is_accumulator(cell) for cell in r.cells) for r in view.reducers)
     return view.sources or view.index or any(needs)
@@ -143,7 +170,7 @@ def condition(where: Mapping[str, Any]) -> str:
     >>> condition((~((ps.field("a") > 0) & (ps.field("b") == "x"))).describe())
     'not (a > 0 and b == "x")'
     """
-    return condition_text(where, dumps)
+    return condition_text(where, json_text)
 
 
 def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
@@ -162,7 +189,9 @@ def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
 
 def _argument(value: Any) -> str:
     return (
-        ".".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], str) else dumps(value)
+        ".".join(map(str, value))
+        if isinstance(value, list) and value and isinstance(value[0], str)
+        else json_text(value)
     )
 
 
@@ -171,14 +200,14 @@ def _paths(paths: Sequence[tuple[str, ...]], single: bool) -> str:
     return named[0] if single else f"({', '.join(named)})"
 
 
-def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
+def graph_text(roots: Sequence[GraphNode], notes: Mapping[str, str]) -> str:
     """Return the forest for people. `notes` has a text beside each name."""
     lines: list[tuple[str, str, str]] = []
 
-    def walk(node: Node, lead: str, last: bool, root: bool = False) -> None:
+    def walk(node: GraphNode, lead: str, last: bool, root: bool = False) -> None:
         branch = "" if root else lead + ("└─ " if last else "├─ ")
         name = node.definition.name
-        lines.append((branch + name, sentence(node.definition), notes.get(name, "")))
+        lines.append((branch + name, definition_sentence(node.definition), notes.get(name, "")))
         inner = "" if root else lead + ("   " if last else "│  ")
         for i, child in enumerate(node.children, 1):
             walk(child, inner, i == len(node.children))
@@ -190,7 +219,7 @@ def text(roots: Sequence[Node], notes: Mapping[str, str]) -> str:
     return "\n".join(f"{name:{wide}}  {what:{middle}}  {note}".rstrip() for name, what, note in lines)
 
 
-def mermaid(roots: Sequence[Node]) -> str:
+def graph_mermaid(roots: Sequence[GraphNode]) -> str:
     """Return the forest as a Mermaid flowchart."""
     nodes = [node for root in roots for node in root.all()]
     ids = {node.definition.name: f"n{i}" for i, node in enumerate(nodes)}
@@ -218,7 +247,11 @@ def parts(definition: Definition) -> tuple[str, ...]:
     """Return the lines of a definition's box, below its name."""
     if isinstance(definition, Join):
         return join_parts(definition)
-    return (sentence(definition),) if isinstance(definition, Table) else (groups(definition), reducers(definition))
+    return (
+        (definition_sentence(definition),)
+        if isinstance(definition, Table)
+        else (groups_text(definition), reducers_text(definition))
+    )
 
 
 def _escaped(text: str) -> str:

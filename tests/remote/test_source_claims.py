@@ -17,14 +17,14 @@ import pytest
 
 import penstock as ps
 from penstock.cli.commands.status import read
-from penstock.cli.running.source_claims import SESSION, Claim, MemberClaim, claims
+from penstock.remote import SESSION, Claim, MemberClaim, claims
 from tests.harness.planting import Bug
 from tests.waiting import PATIENCE
 
 SOURCE = "users=kafka:users"
 _OTHER = """
 import sys
-from penstock.cli.running.source_claims import MemberClaim
+from penstock.remote import MemberClaim
 
 own = MemberClaim(sys.argv[1], sys.argv[2], "g")
 assert own.take() is None
@@ -143,16 +143,16 @@ STORIES = [
     who_was_killed_has_no_place,
 ]
 
-_LIVES = "cli.running.source_claims:MemberClaim._lives"
-_PLACE = "cli.running.source_claims:MemberClaim.place"
+_LIVES = "remote.source_claims:MemberClaim._lives"
+_PLACE = "remote.source_claims:MemberClaim.place"
 BUGS = [
     Bug("who was killed keeps its place", _LIVES, "if _is_free(file):", "if False:"),
     Bug("who is stopped keeps its place", _LIVES, 'not is_stopped(about["pid"])', "True"),
     Bug("who hangs keeps its place", _LIVES, "self._clock() - about[_AT] < SESSION", "True"),
     Bug("who has not begun has a place", _LIVES, "_AT in about", "not about or _AT in about"),
-    Bug("who has ended has a place", "cli.running.source_claims:Claim.end", "if self._word:", "if False:"),
-    Bug("who has ended says more", "cli.running.source_claims:Claim.end", "self._ended = True", "pass"),
-    Bug("who has ended gives signs of life", "cli.running.source_claims:Claim.beat", "not self._ended", "True"),
+    Bug("who has ended has a place", "remote.source_claims:Claim.end", "if self._word:", "if False:"),
+    Bug("who has ended says more", "remote.source_claims:Claim.end", "self._ended = True", "pass"),
+    Bug("who has ended gives signs of life", "remote.source_claims:Claim.beat", "not self._ended", "True"),
     Bug("places are numbers of files", _PLACE, "living.index(self._number)", "self._number"),
     Bug("two are at one place for ever", _PLACE, "living.index(self._number)", "0"),
     Bug("who is silent doesn't count itself", _PLACE, "number == self._number or ", ""),
