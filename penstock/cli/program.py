@@ -36,7 +36,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "query": CommandEntry(_READ, "penstock.cli.commands.query:query", "Print the rows of a view, in order."),
     "why": CommandEntry(_READ, "penstock.cli.commands.query:why", "Print the documents behind a result."),
     "watch": CommandEntry(_READ, "penstock.cli.commands.watch:watch", "Print changes of views as they are committed."),
-    "doc": CommandEntry(_READ, "penstock.cli.commands.query:doc", "Print a document and its emission in each view."),
+    "doc": CommandEntry(_READ, "penstock.cli.commands.query:doc", "Print a document, its emissions and its joins."),
     "status": CommandEntry(_LOOK, "penstock.cli.commands.status:status", "Show tables, views, sizes and the writer."),
     "explain": CommandEntry(
         _LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."

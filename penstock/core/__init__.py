@@ -62,6 +62,7 @@ from penstock.core.metadata.store_state import StateRow, added, read_state, writ
 from penstock.core.protocol import Exchange
 from penstock.core.reading.content_digest import digest_of
 from penstock.core.reading.document_facts import DocumentFacts, ViewState, emissions_text
+from penstock.core.reading.document_joins import DocumentJoin
 from penstock.core.reading.feed_reader import (
     FeedReader,
     FeedRequest,
@@ -104,6 +105,7 @@ __all__ = [
     "Core",
     "Described",
     "DocumentFacts",
+    "DocumentJoin",
     "Exchange",
     "FairLock",
     "FeedReader",

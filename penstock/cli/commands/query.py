@@ -19,7 +19,7 @@ from penstock.cli.name_completion import table_names, view_names
 from penstock.cli.progress import Bar, progress
 from penstock.cli.rows_output import OutputColumn, emit, format_option
 from penstock.cli.running.feed_history import show_history
-from penstock.engine import DocumentFacts, Snapshot
+from penstock.engine import DocumentFacts, DocumentJoin, Snapshot
 from penstock.views import App, Contribution, FieldMap, Progress, Row, View
 
 
@@ -162,10 +162,11 @@ def why(ctx: Context, view: str, group: str, documents: bool, history: bool, for
 @click.argument("key")
 @click.option("--raw", is_flag=True, help="Print only the document, as it is stored.")
 def doc(ctx: Context, table: str, key: str, raw: bool) -> int | None:
-    """Print the document of TABLE with this KEY, and its emission in each view.
+    """Print the document of TABLE with this KEY, its emission in each view, and its matches in each join.
 
-    KEY is JSON, a list where the table has several key fields. Text that isn't JSON is taken as text. Exits with 1 if
-    there is no such document. In a pipe it is one JSON object.
+    KEY is JSON, a list where the table has several key fields. Text that isn't JSON is taken as text. For a join it
+    prints the side, the condition with the value of the document, and the number of matches. Exits with 1 if there is
+    no such document. In a pipe it is one JSON object.
     """
     app = load_app(ctx)
     wanted = group_of(key)
@@ -178,10 +179,12 @@ def doc(ctx: Context, table: str, key: str, raw: bool) -> int | None:
         if raw:
             as_it_came = stored.line[:1] == b"{"
             click.echo(stored.line.decode() if as_it_came else dumps(stored.document))
-        elif ctx.terminal:
-            _show(ctx, stored)
         else:
-            click.echo(dumps(_data(stored)))
+            joins = snap.document_joins(table, wanted, stored.document)
+            if ctx.terminal:
+                _show(ctx, stored, joins)
+            else:
+                click.echo(dumps(_data(stored, joins)))
     return None
 
 
@@ -271,7 +274,7 @@ def _read_as(text: str, value: Any) -> str:
     return ""
 
 
-def _data(stored: DocumentFacts) -> dict[str, Any]:
+def _data(stored: DocumentFacts, joins: list[DocumentJoin]) -> dict[str, Any]:
     out: dict[str, Any] = {"key": stored.key, "document": stored.document}
     if stored.ts is not None:
         out["ts"] = stored.ts
@@ -279,10 +282,19 @@ def _data(stored: DocumentFacts) -> dict[str, Any]:
         state.view: {"told": state.pairs, **({} if state.held is None else {"held": state.held})}
         for state in stored.told
     }
+    if joins:
+        out["joins"] = [_join_data(own) for own in joins]
     return out
 
 
-def _show(ctx: Context, stored: DocumentFacts) -> None:
+def _join_data(own: DocumentJoin) -> dict[str, Any]:
+    out: dict[str, Any] = {"join": own.join, "how": own.how, "side": own.side, "on": own.on, "value": own.value}
+    out |= {"matches": {own.other: own.matches}, "views": own.views}
+    out |= {"filtered": True} if own.filtered else {}
+    return out | ({} if own.held is None else {"held": own.held})
+
+
+def _show(ctx: Context, stored: DocumentFacts, joins: list[DocumentJoin]) -> None:
     click.echo(pretty(stored.document))
     if stored.ts is not None:
         click.echo(f"ts {dumps(stored.ts)}")
@@ -291,6 +303,15 @@ def _show(ctx: Context, stored: DocumentFacts) -> None:
         silent = [(state.view, "nothing", "") for state in stored.told if not state.pairs]
         pairs = [(state.view, dumps(group), value) for state in stored.told for group, value in state.pairs]
         emit(ctx, pairs + silent, ["view", "group", "value"], "table")
-    for state in stored.told:
-        if state.held is not None:
-            click.echo(f"held: {state.view}: {state.held}")
+    if joins:
+        click.echo()
+        emit(ctx, map(_join_row, joins), ["join", "kind", "side", "on", "value", "matches", "views"], "table")
+    holds = [(state.view, state.held) for state in stored.told] + [(own.join, own.held) for own in joins]
+    for name, held in holds:
+        if held is not None:
+            click.echo(f"held: {name}: {held}")
+
+
+def _join_row(own: DocumentJoin) -> tuple[Any, ...]:
+    matches = "left out by the filter" if own.filtered else f"{own.matches:,} {own.other}"
+    return own.join, own.how, own.side, own.on, dumps(own.value), matches, ", ".join(own.views)

@@ -23,6 +23,7 @@ from penstock.core.generation_switch import former_schema, former_state
 from penstock.core.metadata.source_offsets import read_spout_state
 from penstock.core.metadata.store_state import StateRow, read_state
 from penstock.core.reading.document_facts import DocumentFacts, document_facts
+from penstock.core.reading.document_joins import DocumentJoin, document_joins
 from penstock.core.reading.group_weights import Weight, weight_of
 from penstock.core.reading.join_weights import JoinWeight, weigh_join
 from penstock.core.reading.visibility import read_spans, saved_position
@@ -222,6 +223,15 @@ class Snapshot:
         views = [view for view in self._schema.views_on(table) if self._schema.as_of(view.name) is None]
         with self.naming():
             return document_facts(views, self.reader(), self.log(table), key)
+
+    @checked
+    def document_joins(self, table: str, key: Any, document: dict[str, Any]) -> list[DocumentJoin]:
+        """Return the joins that the current document of a key takes part in.
+
+        snap.document_joins("orders", 7, snap.table("orders")[7])
+        """
+        with self.naming():
+            return list(document_joins(self, table, key, document))
 
     def stored_joins(self, name: str) -> Iterator[tuple[StoredJoin, Reader]]:
         """Yield a join as each partition has it, with the reader of that partition."""

@@ -177,6 +177,20 @@ def test_doc_of_a_held_document_shows_what_was_told_last_and_why(filled: Path, r
     assert views["namecount"] == {"told": [[None, None]]}
 
 
+def test_doc_shows_the_joins_of_a_document(workdir: Path, run: Run) -> None:
+    run("init")
+    for table in ("orders", "customers", "products"):
+        run("load", table, f"{table}.jsonl")
+    bought = {"join": "bought", "how": "inner", "side": "order", "on": "order.customer = customer.id"}
+    assert json.loads(run("doc", "orders", "7").stdout)["joins"] == [
+        bought | {"value": 3, "matches": {"customer": 1}, "views": ["tiers"]}
+    ]
+    run("put", "orders", '{"id": 7, "customer": {"id": 3}, "items": [], "ts": 9000}')
+    found = json.loads(run("doc", "orders", "7").stdout)["joins"]
+    assert "customer" in found[0].pop("held")
+    assert found == [bought | {"value": 3, "matches": {"customer": 1}, "views": ["tiers"]}]
+
+
 def test_a_merged_document(shop: Path, run: Run) -> None:
     run("put", "marks", '{"shop": "NO", "number": 1, "mark": 3}')
     run("put", "marks", '{"shop": "NO", "number": 1, "note": "x"}')
