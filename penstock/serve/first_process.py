@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import MissingExtra, PenstockError
 from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of
+from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.child_process import ChildProcess
-from penstock.serve.server_settings import ListenAddress, ServerSettings
+from penstock.serve.server_settings import ServerSettings
 from penstock.views import App
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ _LOOK = 0.2
 _QUICK = 1.0  # seconds after which a child counts as begun; one that ends earlier waits before the next
 _FINISH = 13.0  # seconds for the calls of fronts, after the drain
 _CLOSE = 60.0  # seconds for the holder to close the store
+_RPC = ("grpc", "grpc_health", "grpc_reflection", "grpc_status")
+_PROJECTS = {
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
+    "grpc_status": "grpcio-status",
+}
 _log = logging.getLogger("penstock.serve")
 
 
@@ -47,37 +55,48 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
 
     assert front_process, "its children share its modules"
     sockets = settings.http.bound(1 if settings.in_process else settings.fronts)
+    held = list[socket.socket]()  # each front binds these addresses itself; held, they stay those of this server
     token = secrets.token_urlsafe(24)
     try:
         run = AccessToken("this-run", Role.ADMIN, digest_of(token))
         tokens = TokenBook(run, settings.token_file)
         sockets += settings.metrics.bound(1)
-        address = ListenAddress(settings.http.host, sockets[0].getsockname()[1])
-        metrics = ListenAddress(settings.metrics.host, sockets[-1].getsockname()[1])
+        address = _reached(settings.http, sockets[0])
+        metrics = _reached(settings.metrics, sockets[-1])
+        held += settings.grpc.bound(1)
+        rpc = _reached(settings.grpc, held[0])
 
         def ready() -> None:
+            tell(f"gRPC on {rpc}")
             tell(f"metrics on http://{metrics}/metrics")
             tell(f"HTTP on http://{address}, access token of this run: {token}")
 
-        fronts = _fronts_of(settings, sockets, tokens)
+        fronts = _fronts_of(settings, sockets, tokens, rpc)
         if settings.in_process:
             return _in_process(app, settings, fronts[0], ready)
         return _FirstProcess(app, settings, sockets, fronts, ready, tell).run()
     finally:
-        for sock in sockets:
+        for sock in [*sockets, *held]:
             sock.close()
+
+
+def _reached(address: ListenAddress, sock: socket.socket) -> ListenAddress:
+    """Return an address with the port that it got."""
+    return ListenAddress(address.host, sock.getsockname()[1])
 
 
 def must_be_installed() -> None:
     """Raise MissingExtra if a package of the extra `serve` is missing."""
-    for package in ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client"):
+    for package in ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", *_RPC):
         try:
             __import__(package)
         except ImportError:
-            raise MissingExtra(package.replace("_", "-"), "serve") from None
+            raise MissingExtra(_PROJECTS.get(package, package.replace("_", "-")), "serve") from None
 
 
-def _fronts_of(settings: ServerSettings, sockets: list[socket.socket], tokens: TokenBook) -> list[FrontSettings]:
+def _fronts_of(
+    settings: ServerSettings, sockets: list[socket.socket], tokens: TokenBook, rpc: ListenAddress
+) -> list[FrontSettings]:
     """Return the settings of each front. The first one serves the metrics too."""
     from penstock.serve.front_process import FrontSettings
     from penstock.serve.http.routes import routes_of_api
@@ -85,7 +104,9 @@ def _fronts_of(settings: ServerSettings, sockets: list[socket.socket], tokens: T
 
     *https, metrics = sockets
     calls = CallMeters(routes_of_api(), len(https))
-    return [FrontSettings(settings, i, sock, None if i else metrics, tokens, calls) for i, sock in enumerate(https)]
+    return [
+        FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls) for i, sock in enumerate(https)
+    ]
 
 
 def _in_process(app: App, settings: ServerSettings, front: FrontSettings, ready: Callable[[], object]) -> int:

@@ -1,7 +1,7 @@
-"""One front: it serves HTTP on its socket, and stops in order.
+"""One front: it serves HTTP on its socket and gRPC on its port, and stops in order.
 
-After the first SIGTERM it answers 503 at /readyz, waits for load balancers, and then takes no more requests. It ends
-the streams, finishes the calls that run, and closes the store.
+After the first SIGTERM it answers 503 at /readyz and NOT_SERVING to health checks, waits for load balancers, and then
+takes no more requests. It ends the streams, finishes the calls that run, and closes the store.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.serve.access.access_tokens import TokenBook
+from penstock.serve.access.listen_address import ListenAddress
+from penstock.serve.grpc.grpc_server import GrpcServer
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService
 from penstock.serve.metrics.scrape import metrics_application
-from penstock.serve.server_settings import ListenAddress, ServerSettings
+from penstock.serve.server_settings import ServerSettings
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import StoreAccess
 from penstock.serve.store.store_reading import StoreReading
@@ -32,16 +34,22 @@ __all__ = ["FrontSettings", "run_front"]
 _HEADERS = 10.0  # seconds in which a new connection must send its headers
 _IDLE = 300  # seconds that a connection may wait for its next request
 _FINISH = 10  # seconds for calls under way
+_OLD = 0.5  # seconds between two looks for old snapshots
+_CALLS = 72  # threads for gRPC calls; those beyond the limit only refuse
 
 
 @dataclass(frozen=True, slots=True)
 class FrontSettings:
-    """The settings of one front. `metrics` is the socket of the metrics, if this front serves them."""
+    """The settings of one front. `metrics` is the socket of the metrics, if this front serves them.
+
+    `grpc` is the address that all fronts bind.
+    """
 
     server: ServerSettings
     number: int
     http: socket.socket
     metrics: socket.socket | None
+    grpc: ListenAddress
     tokens: TokenBook
     calls: CallMeters
 
@@ -66,18 +74,30 @@ async def _serve(store: StoreReading, front: FrontSettings, started: Callable[[]
     tasks = [asyncio.ensure_future(server.serve(sockets=[sock])) for server, sock in servers]
     while not all(server.started or task.done() for (server, _), task in zip(servers, tasks, strict=True)):
         await asyncio.sleep(0.005)
+    rpc = GrpcServer(store.app, front.tokens, front.grpc, [], _CALLS)
+    rpc.begin()
+    closing = asyncio.ensure_future(_close_old(store))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # in place of the handlers of uvicorn
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     started()
     await asyncio.wait([*tasks, asyncio.ensure_future(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
     service.stopping = True
+    rpc.drain()
     if stop.is_set():
         await asyncio.sleep(settings.drain)
+    closing.cancel()
     service.events.end()
     for server, _ in servers:
         server.should_exit = True
-    await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks, asyncio.to_thread(rpc.stop, _FINISH))
+
+
+async def _close_old(store: StoreReading) -> None:
+    """Close snapshots that are no longer in use."""
+    while True:
+        await asyncio.sleep(_OLD)
+        store.snapshots.close_old()
 
 
 def _config(gate: Gate) -> Any:

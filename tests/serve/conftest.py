@@ -8,10 +8,10 @@ import pytest
 
 from tests import closing
 
-_NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "grpc")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
-collect_ignore_glob = ["test_*.py", "http/*", "metrics/*", "access/*"] if _MISSING else []
+collect_ignore_glob = ["test_*.py", "http/*", "metrics/*", "access/*", "grpc/*"] if _MISSING else []
 
 
 def pytest_configure(config: pytest.Config) -> None:

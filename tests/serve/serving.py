@@ -45,12 +45,12 @@ class RunningServer:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._options = options
-        self.port, self.metrics_port, self.token = 0, 0, ""
+        self.port, self.metrics_port, self.rpc_port, self.token = 0, 0, 0, ""
 
     def __enter__(self) -> Self:
         (self.folder / "app.py").write_text(APP)
         command = [sys.executable, "-m", "penstock", "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-        command += ["--drain", "0", *self._options]
+        command += ["--grpc", "127.0.0.1:0", "--drain", "0", *self._options]
         root = str(Path(__file__).resolve().parents[2])
         errors = (self.folder / "err.txt").open("wb")
         self.process = subprocess.Popen(
@@ -66,6 +66,8 @@ class RunningServer:
         for line in self.process.stdout:
             if metrics := re.search(r"metrics on http://127.0.0.1:(\d+)/", line):
                 self.metrics_port = int(metrics[1])
+            if rpc := re.search(r"gRPC on 127.0.0.1:(\d+)", line):
+                self.rpc_port = int(rpc[1])
             found = re.search(r"HTTP on http://127.0.0.1:(\d+), access token of this run: (\S+)", line)
             if found:
                 self.port, self.token = int(found[1]), found[2]

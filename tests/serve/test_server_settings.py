@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.cache import DefinitionError
-from penstock.serve.server_settings import ListenAddress, NotLoopback, ServerSettings
+from penstock.serve.access.listen_address import ListenAddress, NotLoopback
+from penstock.serve.server_settings import ServerSettings
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"])

@@ -8,6 +8,7 @@ RANK = {
     "connector": 1,
     "views": 1,
     "mapreduce": 2,
+    "rpc": 2,
     "join": 3,
     "gateway": 4,
     "kafka": 5,

@@ -13,7 +13,7 @@ _HIDDEN_BUT_OURS = {".ci", ".gitignore"}
 
 def files(*suffixes: str, under: Path = ROOT) -> list[Path]:
     """Return every file of the tree with one of these suffixes, or all files. Skip files that tools made."""
-    return [p for p in sorted(_walk(under)) if not suffixes or p.suffix in suffixes]
+    return [p for p in sorted(_walk(under)) if (not suffixes or p.suffix in suffixes) and "_pb2." not in p.name]
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -100,6 +100,10 @@ class LmdbRows:
             except lmdb.Error as error:
                 raise self._meant(error) from error
 
+    def is_newest(self) -> bool:
+        """Return True: a transaction sees its own writes."""
+        return True
+
     def _handle(self, db: str) -> lmdb._Database | None:
         return self._handles.get(db)
 
@@ -141,6 +145,13 @@ class LmdbReader(LmdbRows):
         self._opening.check_process()
         with self._lock:
             return (Moment(self, self._live().id(), self._env.databases.watches),)
+
+    def is_newest(self) -> bool:
+        """Return True if the store has no later commit, and no change of the map waits for this snapshot."""
+        self._opening.check()
+        with self._lock:
+            number = self._live().id()
+            return not self._env.held and self._env.env.info()["last_txnid"] == number
 
     def pages(self) -> Pages:
         """Return its pages, to be walked without LMDB while it is open.

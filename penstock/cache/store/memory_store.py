@@ -166,6 +166,11 @@ class MemoryReader:
         if not self._open:
             raise Closed("the snapshot")
 
+    def is_newest(self) -> bool:
+        """Return True if the store has no later commit."""
+        self._check()
+        return self._commit == self._store.commits
+
     def close(self) -> None:
         """Release the rows. A second call does nothing, nor does a call in a forked child."""
         if self._open and self._store.pid == os.getpid():
@@ -262,6 +267,10 @@ class MemoryWriter:
         for key, value in self._staged.get(db, {}).items():
             change += (value is not None) - (key in rows)
         return len(rows) + change
+
+    def is_newest(self) -> bool:
+        """Return True: a transaction sees its own writes."""
+        return True
 
     def put_many(self, db: str, items: Sequence[Row], append: bool = False, new: object = None) -> None:
         """Put rows. A row replaces the row of the same key."""

@@ -68,6 +68,10 @@ class MergedReader:
         """Return the number of rows in all stores."""
         return sum(reader.count(db) for reader in self._readers)
 
+    def is_newest(self) -> bool:
+        """Return True if no store has a later commit."""
+        return all(reader.is_newest() for reader in self._readers)
+
     def moments(self) -> Sequence[Moment]:
         """Return the snapshots of all stores, or none if one store has no watches."""
         parts = [reader.moments() if isinstance(reader, Watched) else () for reader in self._readers]

@@ -70,6 +70,13 @@ class Reader(Protocol):
         """Return the number of rows, without a scan of the committed ones."""
         ...
 
+    def is_newest(self) -> bool:
+        """Return True if the store has no later commit, nor needs the end of this snapshot. It takes no lock.
+
+        A commit that was answered before the call counts. A transaction is always the newest.
+        """
+        ...
+
     def close(self) -> None:
         """Release a snapshot, or undo an open transaction. A second call does nothing."""
         ...

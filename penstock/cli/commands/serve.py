@@ -1,4 +1,4 @@
-"""The command that serves a store over HTTP."""
+"""The command that serves a store over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.serve import TokenFile
 
 _ROLES = ("read", "write", "metrics", "admin")
-_HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
+_GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
 
 
 @command(
@@ -26,7 +26,7 @@ _HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
         "penstock serve",
         "penstock serve --http 127.0.0.1:8080 --fronts 2",
         "penstock serve token add grafana --role metrics",
-        "penstock serve --in-process --http 127.0.0.1:0 --metrics 127.0.0.1:0",
+        "penstock serve --in-process --http 127.0.0.1:0 --grpc 127.0.0.1:0 --metrics 127.0.0.1:0",
     ],
 )
 @click.argument("words", metavar="[token ACTION [NAME]]", nargs=-1)
@@ -35,6 +35,7 @@ _HTTP, _METRICS = "127.0.0.1:7181", "127.0.0.1:7182"
 @click.option("--until", metavar="TIME", help="With `token add`: its end, as 2027-01-31 or 2027-01-31T12:00.")
 @click.option("--tokens", metavar="FILE", help="The file of access tokens (else STORE.tokens beside the store).")
 @click.option("--http", metavar="HOST:PORT", default=_HTTP, help=f"The address for HTTP ({_HTTP}); port 0 is any.")
+@click.option("--grpc", metavar="HOST:PORT", default=_GRPC, help=f"The address for gRPC ({_GRPC}).")
 @click.option("--metrics", metavar="HOST:PORT", default=_METRICS, help=f"The address for Prometheus ({_METRICS}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
 @click.option("--in-process", is_flag=True, help="Serve and write in one process: for tests and tiny machines.")
@@ -58,15 +59,17 @@ def serve(
     until: str | None,
     tokens: str | None,
     http: str,
+    grpc: str,
     metrics: str,
     fronts: int,
     in_process: bool,
     drain: float,
     expose_without_tls: bool,
 ) -> int:
-    """Serve the store over HTTP until Ctrl-C or SIGTERM.
+    """Serve the store over HTTP and gRPC until Ctrl-C or SIGTERM.
 
-    Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes. Each start
+    Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes,
+    and server reflection lists the methods of gRPC. Each start
     prints an access token, which requests send as `authorization: Bearer TOKEN`.
 
     `serve token ACTION` manages the tokens that stay; ACTION is add, list or remove. `serve token add NAME --role ROLE`
@@ -90,7 +93,7 @@ def serve(
         return _token(ctx, file, words, role, tables, until)
     if role or tables or until:
         raise ExitError("--role, --table and --until belong to `penstock serve token add NAME`", WRONG)
-    addresses = ListenAddress.of(http), ListenAddress.of(metrics)
+    addresses = ListenAddress.of(http), ListenAddress.of(metrics), ListenAddress.of(grpc)
     settings = ServerSettings(ctx.store, *addresses, fronts, in_process, expose_without_tls, tokens, drain)
     return run(load_app(ctx), settings, click.echo)
 

@@ -119,6 +119,13 @@ class Snapshot:
         """
         return self._state.position
 
+    def is_newest(self) -> bool:
+        """Return True if the store has no later commit. It takes no lock, so it is cheaper than another snapshot.
+
+        snap.is_newest()
+        """
+        return self.reader().is_newest()
+
     @property
     def followed(self) -> Position:
         """The oldest position from which the feed can be followed."""

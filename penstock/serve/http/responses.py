@@ -1,8 +1,4 @@
-"""Responses in JSON, and the status code of each error.
-
-Invariant: a fault of the request is 4xx, and a repeated request can't succeed. After 429 and 503 a repeated request may
-succeed; `retry-after` says when.
-"""
+"""Responses in JSON. After 429 and 503 a repeated request may succeed; `retry-after` says when."""
 
 from __future__ import annotations
 
@@ -12,23 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.cache import (
-    ArgumentKind,
-    BatchRejected,
-    DefinitionChanged,
-    DefinitionError,
-    KeyKind,
-    KeyTooLong,
-    PenstockError,
-    RecordError,
-    StoreDamaged,
-    StoreFull,
-    StoreMissing,
-    UnknownName,
-    ValueKind,
-)
-from penstock.serve.store.store_access import UNAVAILABLE
-from penstock.views import Position, PositionAhead, PositionExpired, json_text
+from penstock.cache import BatchRejected, PenstockError, UnknownName
+from penstock.serve.store.error_codes import RETRY_SECONDS, error_code
+from penstock.views import Position, PositionExpired, json_text
 
 __all__ = [
     "JSON",
@@ -42,18 +24,7 @@ __all__ = [
 ]
 
 JSON = "application/json"
-_AGAIN = {"retry-after": "1"}
-_STATUS: list[tuple[type[PenstockError] | tuple[type[PenstockError], ...], int, str]] = [
-    (UnknownName, 404, "unknown name"),
-    ((ArgumentKind, BatchRejected, DefinitionError, KeyKind, KeyTooLong, RecordError, ValueKind), 400, "bad request"),
-    (PositionAhead, 400, "position not reached"),
-    (PositionExpired, 410, "position expired"),
-    (DefinitionChanged, 409, "app and store differ"),
-    (StoreFull, 429, "store full"),
-    ((*UNAVAILABLE, StoreMissing), 503, "unavailable"),
-    (StoreDamaged, 500, "store damaged"),
-    (PenstockError, 409, "refused"),
-]
+_AGAIN = {"retry-after": str(RETRY_SECONDS)}
 
 
 class RequestRefused(Exception):
@@ -78,15 +49,15 @@ def refused(error: RequestRefused) -> Response:
 
 def error_response(error: PenstockError) -> Response:
     """Return the response for an error of the store."""
-    status, code = next((status, code) for kinds, status, code in _STATUS if isinstance(error, kinds))
-    body: dict[str, Any] = {"code": code, "message": str(error)}
+    code = error_code(error)
+    body: dict[str, Any] = {"code": code.text, "message": str(error)}
     if isinstance(error, BatchRejected):
         body["rejections"] = rejections_json(error.rejections)
     if isinstance(error, PositionExpired):
         body["oldest"] = position_json(error.oldest)
     if isinstance(error, UnknownName) and error.nearest is not None:
         body["nearest"] = error.nearest
-    return json_response({"error": body}, status, _AGAIN if status in (429, 503) else None)
+    return json_response({"error": body}, code.http, _AGAIN if code.passes else None)
 
 
 def position_json(position: Position) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from penstock.serve.access.access_tokens import AccessToken, Permission
+from penstock.serve.access.table_limits import must_be_allowed
 from penstock.serve.http.gate import TOKEN
 from penstock.serve.http.responses import RequestRefused
 from penstock.views import App
@@ -17,15 +18,10 @@ def check_allowed(request: Request, needs: Permission | None, app: App) -> None:
     if needs is None:
         return
     token: AccessToken = request.scope[TOKEN]
-    if needs not in token.role.permissions:
-        raise _forbidden(f"the access token {token.name!r} has the role {token.role.value}; this needs {needs.value}")
-    if token.tables is None:
-        return
-    for name in _names(request):
-        if name is None or not _tables(app, name) <= token.tables:
-            about = "all tables" if name is None else repr(name)
-            listed = ", ".join(sorted(token.tables))
-            raise _forbidden(f"the access token {token.name!r} is limited to {listed}, and this is about {about}")
+    try:
+        must_be_allowed(token, needs, app, *_names(request))
+    except PermissionError as error:
+        raise RequestRefused(403, "not allowed", str(error)) from None
 
 
 def _names(request: Request) -> list[str | None]:
@@ -33,16 +29,3 @@ def _names(request: Request) -> list[str | None]:
     if "name" in request.path_params:
         return [request.path_params["name"]]
     return list(request.query_params.getlist("view")) or [None]
-
-
-def _tables(app: App, name: str) -> frozenset[str]:
-    """Return the tables below a table or view; for an unknown name a set that no token has."""
-    if name in {table.name for table in app.tables()}:
-        return frozenset([name])
-    if name in {view.name for view in app.views()}:
-        return frozenset(table.name for table in app.view_of(name).source.tables)
-    return frozenset([""])
-
-
-def _forbidden(message: str) -> RequestRefused:
-    return RequestRefused(403, "not allowed", message)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from penstock.engine import Engine, Snapshot
 from penstock.remote import Operation
 from penstock.serve.store.call_meters import FrontMeter
+from penstock.serve.store.snapshot_pool import SnapshotPool
 from penstock.serve.store.store_access import StoreAccess
 from penstock.views import App
 
@@ -30,6 +32,7 @@ class StoreReading:
         self.app = app
         self.access = access
         self.meter = meter
+        self.snapshots = SnapshotPool(access.reader.snapshot)
         self._writers = ThreadPoolExecutor(_WRITERS, "penstock-write")
         self._readers = ThreadPoolExecutor(_READERS, "penstock-read")
 
@@ -38,9 +41,9 @@ class StoreReading:
         """The engine that makes snapshots."""
         return self.access.reader
 
-    def snapshot(self) -> Snapshot:
-        """Make a snapshot that shows every answered write."""
-        return self.access.reader.snapshot()
+    def snapshot(self, eventual: bool = False) -> AbstractContextManager[Snapshot]:
+        """Return a context with a snapshot that shows every answered write, or nearly so if it is `eventual`."""
+        return self.snapshots.use(eventual)
 
     async def write(self, operation: Operation[A], **arguments: Any) -> A:
         """Have the holder perform an operation, in a thread."""
@@ -65,4 +68,5 @@ class StoreReading:
         """Wait for the threads, and release the store."""
         self._writers.shutdown()
         self._readers.shutdown()
+        self.snapshots.close()
         self.access.close()

@@ -178,6 +178,10 @@ class _Transaction:
         """Return the number of rows."""
         return self._inner.count(db)
 
+    def is_newest(self) -> bool:
+        """Return True: a transaction sees its own writes."""
+        return True
+
     def put_many(
         self, db: str, items: Sequence[_Row], append: bool = False, new: Sequence[bytes] | None = None
     ) -> None:

@@ -1,0 +1,125 @@
+"""The interceptor before all methods: it finds the access token of a call, and checks its role and its tables.
+
+Invariant: a call that its token does not allow is refused before its request is read. A token of some tables has no
+calls about other tables, nor about all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import grpc
+
+from penstock.serve.access.access_tokens import AccessToken, Permission, TokenBook
+from penstock.serve.access.table_limits import must_be_allowed
+from penstock.serve.grpc.error_status import CallRefused, abort
+from penstock.views import App
+
+__all__ = ["AccessInterceptor"]
+
+_OPEN = "/grpc.health.v1.Health/"
+
+
+class AccessInterceptor(grpc.ServerInterceptor):
+    """The access check of one port. `permissions` are those of its methods; another method needs `rest`."""
+
+    def __init__(
+        self, app: App, tokens: TokenBook, permissions: Mapping[str, Permission], rest: Permission = Permission.READ
+    ) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._permissions = dict(permissions)
+        self._rest = rest
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Any], handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        """Return the handler of a call, or one that refuses it."""
+        details = handler_call_details
+        handler = continuation(details)
+        if handler is None or details.method.startswith(_OPEN):
+            return handler
+        token = self._token(details)
+        needs = self._permissions.get(details.method, self._rest)
+        try:
+            if token is None:
+                raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN)
+            must_be_allowed(token, needs)
+        except (CallRefused, PermissionError) as error:
+            return _refusing(handler, _refusal(error))
+        return handler if token.tables is None else _limited(handler, self._check(token))
+
+    def _token(self, details: grpc.HandlerCallDetails) -> AccessToken | None:
+        for name, value in details.invocation_metadata or ():
+            if name == "authorization":
+                text = value if isinstance(value, str) else value.decode("latin-1")
+                kind, _, secret = text.partition(" ")
+                return self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+        return None
+
+    def _check(self, token: AccessToken) -> Callable[[Any, grpc.ServicerContext], None]:
+        def check(request: Any, context: grpc.ServicerContext) -> None:
+            try:
+                for name in _names_of(request):
+                    must_be_allowed(token, None, self._app, name)
+            except PermissionError as error:
+                abort(context, _refusal(error))
+
+        return check
+
+
+_NO_TOKEN = "the access token is missing, unknown or expired; send the metadata `authorization: Bearer TOKEN`"
+
+
+def _names_of(request: Any) -> list[str | None]:
+    """Return the tables and views of a request; None stands for all of them."""
+    for name in ("table", "of"):
+        if hasattr(request, name):
+            return [getattr(request, name)]
+    return list(getattr(request, "views", ())) or [None]
+
+
+def _refusal(error: Exception) -> CallRefused:
+    if isinstance(error, CallRefused):
+        return error
+    return CallRefused(grpc.StatusCode.PERMISSION_DENIED, "NOT_ALLOWED", str(error))
+
+
+def _refusing(handler: Any, refusal: CallRefused) -> Any:
+    """Return a handler of the same form that ends each call with a refusal."""
+
+    def refuse(_: Any, context: grpc.ServicerContext) -> Any:
+        abort(context, refusal)
+
+    return _form(handler)(refuse)
+
+
+def _limited(handler: Any, check: Callable[[Any, grpc.ServicerContext], None]) -> Any:
+    """Return a handler that checks each request."""
+    inner = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+    def checked(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        for request in requests:
+            check(request, context)
+            yield request
+
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        if handler.request_streaming:
+            return inner(checked(request, context), context)
+        check(request, context)
+        return inner(request, context)
+
+    call.__dict__.update(inner.__dict__)  # the threads of its own
+    return _form(handler)(call)
+
+
+def _form(handler: Any) -> Callable[[Any], Any]:
+    """Return the function that makes a handler of the same form."""
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[handler.request_streaming, handler.response_streaming]
+    return lambda call: make(call, handler.request_deserializer, handler.response_serializer)
