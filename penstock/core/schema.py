@@ -25,6 +25,7 @@ from penstock.views import (
     Coded,
     Join,
     NotBuilt,
+    SideView,
     Table,
     View,
     all_joins,
@@ -32,6 +33,7 @@ from penstock.views import (
     difference,
     nearest,
     rows_refused,
+    shown_join,
     side_views,
     stored_definition,
     stored_side,
@@ -103,6 +105,11 @@ class Schema:
             for side in views
         ]
         return StoredJoin(join, numbers[name], sides)
+
+    def sides_of(self, join: str) -> list[ViewNode]:
+        """Return the sides of a join and of its prefixes."""
+        own = ((node, node.view) for node in self.sides)
+        return [node for node, view in own if isinstance(view, SideView) and shown_join(view.join) == join]
 
     def _must_have_rows(self, name: str) -> None:
         """Raise DefinitionError for a join: it keeps no rows."""

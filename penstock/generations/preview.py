@@ -8,71 +8,83 @@ place of the functions. Invariant: a preview reads one snapshot, and writes noth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from penstock.cache import Limits, MemoryStore, encode_key, pack_document, segments_at
-from penstock.core import Core, Settings, Snapshot, described, write_catalog
-from penstock.gateway import TableBatch, document_of, key_value, unwrap
+from penstock.cache import Limits, MemoryStore, encode_key
+from penstock.core import Core, Described, Settings, Snapshot, described, write_catalog
+from penstock.gateway import TableBatch, key_value
 from penstock.generations.app_comparison import compared, created
 from penstock.generations.generation_numbers import must_keep_joins
+from penstock.generations.preview_sample import Samples, TableSample
 from penstock.mapreduce import rows_db, same_result
-from penstock.views import ABSENT, App, Changed, Coded, FunctionMap, Kind, Preview, Sampled, Source, Table, View
-
-if TYPE_CHECKING:
-    from penstock.gateway import TableReader
+from penstock.views import (
+    ABSENT,
+    App,
+    Changed,
+    Coded,
+    FunctionMap,
+    Join,
+    Kind,
+    Preview,
+    Sampled,
+    Source,
+    Table,
+    View,
+    sources_of,
+)
 
 __all__ = ["preview_of"]
 
-_SAMPLE = 1_000  # documents of a table
-_PLACES = 50  # places of the log from which a partial sample is taken
 _ROWS = 3  # rows of a view that the preview shows
 _MEMORY = 128 << 20
 Rows = dict[bytes, tuple[Any, Any]]  # by the group's encoding
 
 
-def _is_view(app: App, name: str) -> bool:
-    return name in {view.name for view in app.views()}
-
-
 def preview_of(snap: Snapshot, app: App) -> Preview:
     """Preview the changes that opening the store of a snapshot with this app would cause."""
-    schema = snap.schema
-    changes = compared(schema.catalog, described(app)).changes
+    schema, wanted = snap.schema, described(app)
+    every = compared(schema.catalog, wanted).changes
     if len(snap.parts) > 1:
-        must_keep_joins(described(app), [schema.catalog], changes)
-    changes = {name: change for name, change in changes.items() if change.kind is Kind.DROPPED or _is_view(app, name)}
-    if not changes:
+        must_keep_joins(wanted, [schema.catalog], every)
+    changes = {name: change for name, change in every.items() if ":" not in name}  # sides belong to their joins
+    if not every:
         return Preview(())
-    built = [app.view_of(name) for name, change in changes.items() if change.kind is not Kind.DROPPED]
-    reader = snap.reader()
-    roots = [view.source for view in built]
-    tables = {s.name for s in roots if isinstance(s, Table) and s.name in schema.tables}
-    sources = {s.name for s in roots if isinstance(s, View) and s.name not in changes}
-    samples = {
-        name: _Sample.of(snap, name) for name in {t.name for view in built for t in view.tables} & schema.tables.keys()
-    }
-    trial = _Trial(app, samples)
-    documents = sum(len(snap.table(name)) for name in tables)
-    rows = sum(reader.count(rows_db(schema.views[name].number)) for name in sources)
-    sampled = sum(len(sample.lines) for sample in samples.values())
-    former = _Former(snap, app, changes, samples)
+    built = [app.lookup(name) for name, change in changes.items() if change.kind is not Kind.DROPPED]
+    samples = Samples(snap)
+    for definition in built:
+        assert isinstance(definition, View | Join), "a table can't change"
+        samples.add(definition)
+    trial = _Trial(app, samples.tables)
+    reads = [wanted[name] for name, change in every.items() if change.kind is not Kind.DROPPED]
+    documents, rows = _work(snap, app, reads)
+    sampled = sum(len(sample.lines) for sample in samples.tables.values())
+    former = _Former(snap, app, changes, samples.tables)
     with trial, former:
         return Preview(
             tuple(changes.values()),
             documents,
             rows,
-            sum(reader.count(rows_db(schema.views[name].number)) for name in changes if name in schema.views),
+            sum(snap.reader().count(rows_db(schema.views[name].number)) for name in changes if name in schema.views),
             trial.seconds * (documents + rows) / max(sampled, 1),
             sampled,
             former.all,
             tuple(change for name in changes for change in _sampled(name, former.rows(name), trial.rows(name))),
-            {view.name: held for view in built if (held := trial.held(view.name)) is not None},
+            {own.name: held for own in built if (held := trial.held(own.name)) is not None},
         )
+
+
+def _work(snap: Snapshot, app: App, built: Sequence[Described]) -> tuple[int, int]:
+    """Return the documents of tables that a build reads, and the rows of views and joins."""
+    schema, names = snap.schema, {definition["name"] for definition in built}
+    sources = {source for definition in built if definition["kind"] != "join" for source in sources_of(definition)}
+    joins = sources | {definition["name"] for definition in built if definition["kind"] == "join"}
+    first = [join.tables[0].name for join in app.joins() if join.name in joins]
+    rows = sum(snap.reader().count(rows_db(schema.views[n].number)) for n in sources & schema.views.keys() - names)
+    rows += sum(len(snap.table(name)) for name in first if name in schema.tables)
+    return sum(len(snap.table(name)) for name in sources & schema.tables.keys()), rows
 
 
 def _sampled(name: str, old: Rows | None, new: Rows | None) -> Iterator[Sampled]:
@@ -91,56 +103,10 @@ def _same(old: Any, new: Any) -> bool:
     return old is not ABSENT and new is not ABSENT and same_result(old, new)
 
 
-@dataclass(slots=True)
-class _Sample:
-    """A sample of a table's documents: lines to put, the ts of some, and the keys."""
-
-    all: bool
-    lines: list[bytes] = field(default_factory=list)
-    stamps: dict[int, Any] = field(default_factory=dict)
-    keys: list[Any] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, snap: Snapshot, name: str) -> _Sample:
-        """Take documents from the whole log of a table."""
-        visible, most = snap.schema.tables[name], _SAMPLE // len(snap.parts)
-        out = cls(len(snap.table(name)) <= _SAMPLE)
-        for part in snap.parts:
-            table = part.log(name)
-            for line in table.lines() if len(table) <= most or out.all else _spread(part, table, visible.number, most):
-                out._add(visible.table, line)
-        return out
-
-    def _add(self, table: Table, line: bytes) -> None:
-        found = unwrap(line)
-        if found.absent:
-            return
-        if found.ts is not None:
-            self.stamps[len(self.lines)] = found.ts
-        self.keys.append(key_value(table, document_of(line)))
-        self.lines.append(pack_document(document_of(line)) if found.line is None else found.line)
-
-
-def _spread(snap: Snapshot, table: TableReader, number: int, most: int) -> Iterator[bytes]:
-    """Yield about `most` current lines, from evenly spaced places of a table's log."""
-    reader, each = snap.reader(), max(1, most // _PLACES)
-    first = next(table.segments()).base
-    known: set[int] = set()
-    for i in range(_PLACES):
-        record = first + (table.tail - first) * i // _PLACES
-        segment = next(segments_at(reader, number, record))
-        at = np.arange(max(0, record - segment.base), len(segment))[: 4 * each]
-        k1 = None if segment.k1 is None else segment.k1[at]
-        living = table.newest(segment.k0[at], k1, segment.base + at)
-        own = [j for j in at[living].tolist() if segment.base + j not in known][:each]
-        known.update(segment.base + j for j in own)
-        yield from segment.lines(np.array(own, np.int64))
-
-
 class _Trial:
     """A store in memory to which the sample was applied under an app."""
 
-    def __init__(self, app: App, samples: Mapping[str, _Sample]) -> None:
+    def __init__(self, app: App, samples: Mapping[str, TableSample]) -> None:
         store = MemoryStore()
         with store.write() as writer:
             write_catalog(writer, created(app.name, described(app), 0))
@@ -163,16 +129,18 @@ class _Trial:
         return _rows(self._snap, name) if name in self._snap.schema.views else {}
 
     def held(self, name: str) -> tuple[int, str] | None:
-        """Return the number of held documents of a view and the first reason; None if there are none."""
-        holds = self._snap.holds(name)
-        return (len(holds), holds[0]["reason"]) if holds else None
+        """Return the number of held documents of a view or join and the first reason; None if there are none."""
+        schema = self._snap.schema
+        nodes = [schema.views[name]] if name in schema.views else schema.sides_of(name)
+        holds = [held.hold for node in nodes for _, held in node.remembered(self._snap.reader()).all_held()]
+        return (len(holds), holds[0].reason) if holds else None
 
 
 class _Former:
     """The former views: the store's own rows, or a trial of the former definitions."""
 
     def __init__(
-        self, snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]
+        self, snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, TableSample]
     ) -> None:
         self.all = all(sample.all for sample in samples.values())
         self._snap = snap
@@ -198,31 +166,38 @@ def _rows(snap: Snapshot, name: str) -> Rows:
     return {encode_key(row.key): (row.key, row.value) for row in snap.view(name)}
 
 
-def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, _Sample]) -> App:
+def _former_app(snap: Snapshot, app: App, changes: Mapping[str, Changed], samples: Mapping[str, TableSample]) -> App:
     """Rebuild the app under which the store was filled, as far as possible."""
     out = App(app.name)
     sources: dict[str, Source] = {}
     for visible in snap.schema.tables.values():
         t = visible.table
         sources[t.name] = out.add(Table(out, t.name, out.size, t.key, t.ts, t.broker_ts, t.merge, t.tombstones, None))
-    for name, node in snap.schema.views.items():
-        own, change = node.view, changes.get(name)
-        source = sources.get(own.source.name)
-        same = change is None or change.kind is Kind.FOLLOWS  # the app can do the same
-        does = app.view_of(name) if same else own
-        by = does.map
-        if not same and isinstance(by, FunctionMap):
-            if not isinstance(source, Table) or snap.schema.as_of(name) is not None or source.name not in samples:
-                continue
-            by = FunctionMap(_remembered(snap, name, source, samples[source.name]))
-        lost = any(isinstance(reducer, Coded) and reducer.code is None for reducer in does.reducers)
-        if source is not None and not lost:
-            view = View(out, name, out.size, source, by, does.reducers, does.fields, does.sources)
-            sources[name] = out.add(view)
+    schema = snap.schema
+    for name in schema.app.names():
+        if name in schema.joins:
+            join = schema.joins[name]
+            if all(side.source.name in sources for side in join.sides):
+                sides = tuple(replace(side, source=sources[side.source.name]) for side in join.sides)
+                sources[name] = out.add(Join(out, name, out.size, sides, join.on, join.how, join.filter, join.limit))
+        elif name in schema.views:
+            own, change = schema.views[name].view, changes.get(name)
+            source = sources.get(own.source.name)
+            same = change is None or change.kind is Kind.FOLLOWS  # the app can do the same
+            does = app.view_of(name) if same else own
+            by = does.map
+            if not same and isinstance(by, FunctionMap):
+                if not isinstance(source, Table) or schema.as_of(name) is not None or source.name not in samples:
+                    continue
+                by = FunctionMap(_remembered(snap, name, source, samples[source.name]))
+            lost = any(isinstance(reducer, Coded) and reducer.code is None for reducer in does.reducers)
+            if source is not None and not lost:
+                view = View(out, name, out.size, source, by, does.reducers, does.fields, does.sources)
+                sources[name] = out.add(view)
     return out
 
 
-def _remembered(snap: Snapshot, view: str, table: Table, sample: _Sample) -> Callable[[Any], Iterable[Any]]:
+def _remembered(snap: Snapshot, view: str, table: Table, sample: TableSample) -> Callable[[Any], Iterable[Any]]:
     """Return a function that yields the remembered emission of each document of a sample."""
     emissions: dict[bytes, list[tuple[Any, Any]]] = {}
     for key in sample.keys:

@@ -80,7 +80,9 @@ def _page(ctx: Context, preview: Preview) -> str:
 
 def _lines(ctx: Context, preview: Preview) -> Iterator[str]:
     yield _drawn(ctx, [[c.view, c.kind.value, c.why] for c in preview.changes], ["view", "is", "why"])
-    work = [f"{n:,} {of}" for n, of in ((preview.documents, "documents"), (preview.rows, "rows of views")) if n]
+    work = [
+        f"{n:,} {of}" for n, of in ((preview.documents, "documents"), (preview.rows, "rows of views and joins")) if n
+    ]
     if work:
         yield f"{' and '.join(work)} would be read, in about {_time(preview.seconds)} without other writers;"
     yield f"{preview.groups:,} groups would be replaced"

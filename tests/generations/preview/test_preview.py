@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine import open_on
-from penstock.generations import preview
+from penstock.generations import preview, preview_sample
 from penstock.spout import Record
 from penstock.views import Kind, Preview, Sampled
 from tests.generations.app_pair import CHANGED, DROPPED, NEW, Moving, first, second, shown
@@ -30,7 +30,7 @@ def rows(found: Preview) -> dict[str, dict[Any, tuple[Any, Any]]]:
 @pytest.fixture
 def sampled() -> Iterator[None]:
     """Limit the sample to a part of the documents."""
-    with mock.patch.object(preview, "_SAMPLE", 4), mock.patch.object(preview, "_PLACES", 2):
+    with mock.patch.multiple(preview_sample, _SAMPLE=4, _PLACES=2):
         yield
 
 
@@ -143,7 +143,8 @@ def test_everything_at_once(many: bool) -> None:
     moving = Moving(records)
     names = [*CHANGED, *DROPPED]
     old = {name: {key: value for key, value, _ in found} for name, found in shown(moving.engine, names).items()}
-    with mock.patch.multiple(preview, _SAMPLE=4 if many else 1_000, _PLACES=2, _ROWS=1_000):
+    shows = mock.patch.object(preview, "_ROWS", 1_000)
+    with shows, mock.patch.multiple(preview_sample, _SAMPLE=4 if many else 1_000, _PLACES=2):
         found = moving.engine.preview(second())
     assert {change.view for change in found.changes} == {*CHANGED, *NEW, *DROPPED}
     assert found.all is not many
