@@ -194,7 +194,8 @@ def checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 def _rule_of(parameter: inspect.Parameter) -> Rule | None:
     """Return the rule of a parameter, or None. If the default or the annotation allows None, the rule allows it too."""
-    rule = _RULES.get(parameter.name)
+    is_tell = parameter.name == "progress" and str(parameter.annotation).startswith("Tell")
+    rule = _RULES.get("tell" if is_tell else parameter.name)
     if rule is not None and (parameter.default is None or str(parameter.annotation).endswith("| None")):
         return _optional(rule)
     return rule

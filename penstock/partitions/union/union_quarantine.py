@@ -51,13 +51,16 @@ class PartitionedRetries:
 
     def _all(self, do: str, wanted: EntryFilter) -> Settled:
         settled, found, n = Settled(), set[str](), 0
+        alone = len(self._handles) == 1  # its records have ids without a number of the partition
         for place, handle in enumerate(self._handles):
             if wanted.limit is None or n < wanted.limit:
-                own = replace(_within(wanted, place), limit=None if wanted.limit is None else wanted.limit - n)
+                own = wanted if alone else _within(wanted, place)
+                own = replace(own, limit=None if wanted.limit is None else wanted.limit - n)
                 data, many, ids = handle.repair("release", do, own.asked())
                 self._learn()
-                settled += _named(Settled.of_data(data), place)
-                found.update(_name(name, place) for name in ids)
+                outcome = Settled.of_data(data)
+                settled += outcome if alone else _named(outcome, place)
+                found.update(ids if alone else (_name(name, place) for name in ids))
                 n += many
             self._tell(place + 1)
         if wanted.of_kind(QuarantineKind.GROUP):

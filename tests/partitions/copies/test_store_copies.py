@@ -19,6 +19,7 @@ from unittest import mock
 import pytest
 
 import penstock as ps
+from penstock.cache import ArgumentKind
 from penstock.cache.errors import StoreDamaged
 from penstock.cache.files import file_copy
 from penstock.engine import Copied, copy_of, restore
@@ -80,6 +81,16 @@ def test_a_store_is_copied_whose_writer_is_stopped(tmp_path: Path) -> None:
         os.kill(child.pid, signal.SIGSTOP)
         copy_of(str(tmp_path / "store"), str(tmp_path / "copy"))
     assert digest(tmp_path / "copy") == before
+
+
+def test_a_copy_reports_its_steps(tmp_path: Path) -> None:
+    filled(tmp_path / "store")
+    seen: list[tuple[str, bool]] = []
+    with ps.open(shop(), tmp_path / "store") as engine:
+        engine.copy(tmp_path / "copy", progress=lambda step, done, total: seen.append((step, done <= total)))
+        with pytest.raises(ArgumentKind, match=r"give a function \(what, done, total\)"):
+            engine.copy(tmp_path / "other", progress=lambda done, total: None)  # type: ignore[arg-type, misc]
+    assert set(seen) == {("copying", True), ("checking", True)}
 
 
 def test_a_store_in_memory_has_nothing_to_copy(tmp_path: Path) -> None:

@@ -153,3 +153,12 @@ def test_in_processes_of_their_own(tmp_path: Path) -> None:
         assert partitioned.retry().left == 6
         assert partitioned.drop(entries).dropped == 6
         assert list(partitioned.quarantine()) == []
+
+
+def test_a_listed_id_of_one_partition_is_dropped() -> None:
+    with ps.open(shop(), None, partitions=1) as engine:
+        engine.put_many("users", [{"name": "no key"}, {"name": "nor here"}])
+        first, second = [entry.id for entry in engine.quarantine()]
+        assert [left.id for left in engine.retry(first).why] == [first]
+        assert engine.drop(first).dropped == 1
+        assert [entry.id for entry in engine.quarantine()] == [second]
