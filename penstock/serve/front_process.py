@@ -23,6 +23,10 @@ from penstock.serve.grpc.grpc_server import GrpcServer
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService
 from penstock.serve.metrics.scrape import metrics_application
+from penstock.serve.operations.audit_log import AuditLog
+from penstock.serve.operations.controlled_store import ControlledStore
+from penstock.serve.operations.operation_folder import OperationFolder
+from penstock.serve.operations.operation_runner import OperationRunner
 from penstock.serve.server_settings import ServerSettings
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import StoreAccess
@@ -56,16 +60,22 @@ class FrontSettings:
 
 def run_front(app: App, access: StoreAccess, settings: FrontSettings, started: Callable[[], object]) -> None:
     """Serve until SIGTERM or SIGINT, then close the store."""
+    server = settings.server
     store = StoreReading(app, access, settings.calls.front(settings.number))
+    controlled = ControlledStore(app, access, server.path, server.snapshot_folder, server.app_file)
+    operations = OperationRunner(controlled, OperationFolder.of_store(server.path), AuditLog.of_store(server.path))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(store, settings, started))
+            runner.run(_serve(store, operations, settings, started))
     finally:
+        operations.close()
         store.close()
 
 
-async def _serve(store: StoreReading, front: FrontSettings, started: Callable[[], object]) -> None:
-    service, settings = HttpService(store), front.server
+async def _serve(
+    store: StoreReading, operations: OperationRunner, front: FrontSettings, started: Callable[[], object]
+) -> None:
+    service, settings = HttpService(store, operations), front.server
     gate = Gate(service.application(), front.tokens, _hosts(settings.http), meter=store.meter)
     servers = [(uvicorn.Server(_config(gate)), front.http)]
     if front.metrics is not None:
@@ -87,7 +97,8 @@ async def _serve(store: StoreReading, front: FrontSettings, started: Callable[[]
     if stop.is_set():
         await asyncio.sleep(settings.drain)
     closing.cancel()
-    service.events.end()
+    operations.stop()
+    service.end_streams()
     for server, _ in servers:
         server.should_exit = True
     await asyncio.gather(*tasks, asyncio.to_thread(rpc.stop, _FINISH))

@@ -28,6 +28,10 @@ class ServerSettings:
     exposed: bool = False
     tokens: str | None = None
     """The file of access tokens; None is the one beside the store."""
+    snapshots: str | None = None
+    """The folder of snapshots; None is STORE.snapshots beside the store."""
+    app_file: str | None = None
+    """The file of the app, which `Migrate` compares with the store."""
     drain: float = 2.0
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
 
@@ -35,6 +39,11 @@ class ServerSettings:
     def token_file(self) -> TokenFile:
         """The file of access tokens."""
         return TokenFile.of_store(self.path) if self.tokens is None else TokenFile(os.path.abspath(self.tokens))
+
+    @property
+    def snapshot_folder(self) -> str:
+        """The folder of snapshots."""
+        return os.path.abspath(self.snapshots or f"{self.path}.snapshots")
 
     def __post_init__(self) -> None:
         for address in (self.http, self.metrics, self.grpc):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,6 +16,10 @@ from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, di
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService, routes_of_api
 from penstock.serve.metrics.scrape import metrics_application
+from penstock.serve.operations.audit_log import AuditLog
+from penstock.serve.operations.controlled_store import ControlledStore
+from penstock.serve.operations.operation_folder import OperationFolder
+from penstock.serve.operations.operation_runner import OperationRunner
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import LocalAccess, StoreAccess
 from penstock.serve.store.store_reading import StoreReading
@@ -54,7 +60,12 @@ class AsgiServer:
         self._runner.get_loop()
         self.calls = CallMeters(routes_of_api(), 1)
         self.store = StoreReading(self._app, self._access, self.calls.front(0))
-        self.service = HttpService(self.store)
+        self._folder = tempfile.TemporaryDirectory()
+        place = os.path.join(self._folder.name, "state")
+        controlled = ControlledStore(self._app, self._access, self.engine.store.state.path, f"{place}.snapshots")
+        folder = OperationFolder.of_store(place)
+        self.operations = OperationRunner(controlled, folder, AuditLog.of_store(place))
+        self.service = HttpService(self.store, self.operations)
         settings = {"meter": self.store.meter, **self._settings}
         self.gate = Gate(self.service.application(), self._tokens, **settings)
         self.metrics = Gate(metrics_application(self.store, self.calls), self._tokens, [])
@@ -64,7 +75,9 @@ class AsgiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._runner.close()
+        self.operations.close()
         self.store.close()
+        self._folder.cleanup()
 
     def run(self, work: Awaitable[A]) -> A:
         """Run a coroutine on the loop of the server."""

@@ -102,6 +102,11 @@ class RunningServer:
             out["holder" if holds else "front"] = int(pid)
         return out
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the header with the access token."""
+        return {"authorization": f"Bearer {self.token}"}
+
     def connection(self, port: int = 0) -> http.client.HTTPConnection:
         """Return a connection to the API, or to another port."""
         return http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=PATIENCE)
@@ -110,7 +115,7 @@ class RunningServer:
         """Send one request with the access token on a connection of its own."""
         connection = self.connection(port)
         try:
-            own = {"authorization": f"Bearer {self.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+            own = self.headers | {k.replace("_", "-"): v for k, v in headers.items()}
             connection.request(method, path, body, own)
             got = connection.getresponse()
             return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())

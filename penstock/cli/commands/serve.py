@@ -14,7 +14,7 @@ from penstock.cli.exit_errors import ExitError
 if TYPE_CHECKING:
     from penstock.serve import TokenFile
 
-_ROLES = ("read", "write", "metrics", "admin")
+_ROLES = ("read", "write", "operate", "metrics", "admin")
 _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
 
 
@@ -39,6 +39,7 @@ _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
 @click.option("--metrics", metavar="HOST:PORT", default=_METRICS, help=f"The address for Prometheus ({_METRICS}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
 @click.option("--in-process", is_flag=True, help="Serve and write in one process: for tests and tiny machines.")
+@click.option("--snapshots", metavar="DIR", help="The folder of snapshots (else STORE.snapshots beside the store).")
 @click.option(
     "--drain",
     type=click.FloatRange(0, 3600),
@@ -63,6 +64,7 @@ def serve(
     metrics: str,
     fronts: int,
     in_process: bool,
+    snapshots: str | None,
     drain: float,
     expose_without_tls: bool,
 ) -> int:
@@ -74,8 +76,8 @@ def serve(
 
     `serve token ACTION` manages the tokens that stay; ACTION is add, list or remove. `serve token add NAME --role ROLE`
     prints a token, and stores only its digest. `serve token list` lists names, and `serve token remove NAME` removes
-    one. A running server follows within a second. A role read reads, write also puts and deletes, metrics reads
-    /metrics, and admin does all.
+    one. A running server follows within a second. A role read reads, write also puts and deletes, operate also checks,
+    restates, retries and makes snapshots, metrics reads /metrics, and admin does all.
 
     /metrics on the second address has the metrics in the format of Prometheus. It needs the access token too.
 
@@ -94,7 +96,9 @@ def serve(
     if role or tables or until:
         raise ExitError("--role, --table and --until belong to `penstock serve token add NAME`", WRONG)
     addresses = ListenAddress.of(http), ListenAddress.of(metrics), ListenAddress.of(grpc)
-    settings = ServerSettings(ctx.store, *addresses, fronts, in_process, expose_without_tls, tokens, drain)
+    settings = ServerSettings(
+        ctx.store, *addresses, fronts, in_process, expose_without_tls, tokens, snapshots, ctx.app, drain
+    )
     return run(load_app(ctx), settings, click.echo)
 
 

@@ -39,6 +39,8 @@ class Permission(Enum):
 
     READ = "read"
     WRITE = "write"
+    OPERATE = "operate"
+    ADMIN = "admin"
     METRICS = "metrics"
 
 
@@ -47,6 +49,7 @@ class Role(Enum):
 
     READ = "read"
     WRITE = "write"
+    OPERATE = "operate"
     METRICS = "metrics"
     ADMIN = "admin"
 
@@ -59,6 +62,7 @@ class Role(Enum):
 _ALLOWS = {
     Role.READ: frozenset({Permission.READ}),
     Role.WRITE: frozenset({Permission.READ, Permission.WRITE}),
+    Role.OPERATE: frozenset({Permission.READ, Permission.OPERATE}),
     Role.METRICS: frozenset({Permission.METRICS}),
     Role.ADMIN: frozenset(Permission),
 }

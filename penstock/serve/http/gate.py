@@ -6,6 +6,7 @@ Invariant: a refused request reads no body and touches no store.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -27,7 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = {"/healthz", "/readyz"}  # routes without a token
-_STREAMS = {"/v1/events"}  # routes without a deadline
+_STREAM = re.compile("/v1/(events|operations/[^/]+/events)")  # routes without a deadline
 _CALLS = 64
 _DEADLINE = 10.0
 _STALLED = 60.0  # seconds after which a client that reads nothing is disconnected
@@ -78,7 +79,7 @@ class Gate:
         except RequestRefused as error:
             await refused(error)(scope, receive, send)
             return
-        if scope["path"] in _STREAMS:
+        if _STREAM.fullmatch(scope["path"]):
             await self._inner(scope, receive, _patient(send))
             return
         await self._call(scope, receive, send)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from penstock.serve.operations.operation_kinds import KINDS, OperationKind
+
 __all__ = ["description_of"]
 
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "string"}}
 _ERRORS = {
     "400": {"description": "The request is wrong. The message says where."},
     "401": {"description": "The access token is missing or unknown."},
@@ -49,11 +54,40 @@ def description_of() -> dict[str, Any]:
                 )
             },
             "/v1/events": {"get": _events()},
+            "/v1/quarantine": {"get": _quarantine()},
+            **{kind.path: {"post": _operation(kind)} for kind in KINDS.values()},
+            "/v1/operations": {"get": _route("The operations of the last 24 hours", [])},
+            "/v1/operations/{number}": {"get": _route("The state of an operation", [_NUMBER])},
+            "/v1/operations/{number}/events": {"get": _route("Its state after each change, as events", [_NUMBER])},
+            "/v1/operations/{number}/cancel": {"post": _route("End an operation at its next step", [_NUMBER])},
             "/healthz": {"get": _open("The server runs")},
             "/readyz": {"get": _open("The server reads and writes the store")},
             "/openapi.json": {"get": _route("This description", [])},
         },
     }
+
+
+def _quarantine() -> dict[str, Any]:
+    asked = [
+        _asked("kind", "record, document or group"),
+        _asked("table", "entries of this table and the views on it"),
+        _asked("view", "entries of this view"),
+        _asked("id", "an entry; repeat it for several"),
+        _asked("after", "the last entry of the page before"),
+        _asked("limit", "the number of entries; 100, at most 1,000"),
+        _asked("resting", "1: dropped documents too"),
+        _asked("whole", "1: with bytes, documents and tracebacks"),
+    ]
+    return _route("A page of the quarantine", asked, {"410": {"description": "The entry after= left the quarantine."}})
+
+
+def _operation(kind: OperationKind) -> dict[str, Any]:
+    begun = {"202": {"description": "It began. `location` has its route."}, "409": {"description": "One runs already."}}
+    dry = [_asked("dry_run", "1: only show the changes")] if kind.name == "Migrate" else []
+    body = {"content": {"application/json": {"schema": msgspec.json.schema(kind.arguments)}}}
+    out = _route(f"Start the operation {kind.name}", dry, begun) | {"requestBody": body}
+    del out["responses"]["200"]
+    return out
 
 
 _UNCHANGED = {"description": "The result has not changed since `if-none-match`."}

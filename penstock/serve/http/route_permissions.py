@@ -28,4 +28,4 @@ def _names(request: Request) -> list[str | None]:
     """Return the tables and views of a call; None stands for all of them."""
     if "name" in request.path_params:
         return [request.path_params["name"]]
-    return list(request.query_params.getlist("view")) or [None]
+    return [*request.query_params.getlist("view"), *request.query_params.getlist("table")] or [None]

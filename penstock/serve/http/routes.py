@@ -16,13 +16,17 @@ from starlette.routing import Route
 from penstock.cache import PenstockError
 from penstock.serve.access.access_tokens import Permission
 from penstock.serve.http.event_stream import EventStreams
-from penstock.serve.http.gate import TEMPLATE
+from penstock.serve.http.gate import TEMPLATE, TOKEN
 from penstock.serve.http.openapi import description_of
+from penstock.serve.http.operation_routes import OperationRoutes
 from penstock.serve.http.parameters import known
+from penstock.serve.http.quarantine_routes import QuarantineRoutes
 from penstock.serve.http.responses import RequestRefused, error_response, json_response, refused
 from penstock.serve.http.route_permissions import check_allowed
 from penstock.serve.http.table_routes import TableRoutes
 from penstock.serve.http.view_routes import ViewRoutes
+from penstock.serve.operations.operation_kinds import KINDS
+from penstock.serve.operations.operation_runner import OperationRunner
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import App
 
@@ -39,12 +43,17 @@ class _Route:
     needs: Permission | None
     handler: Callable[[Request], Awaitable[Response]]
 
-    def called(self, app: App) -> Callable[[Request], Awaitable[Response]]:
+    def called(self, app: App, runner: OperationRunner) -> Callable[[Request], Awaitable[Response]]:
         """Return the function that notes the route for the meters, checks the token, and calls the handler."""
 
         async def call(request: Request) -> Response:
             request.scope[TEMPLATE] = self.path
-            check_allowed(request, self.needs, app)
+            try:
+                check_allowed(request, self.needs, app)
+            except RequestRefused as error:
+                if self.needs in (Permission.OPERATE, Permission.ADMIN):
+                    runner.refused(f"{self.method} {self.path}", request.scope[TOKEN].name, str(error))
+                raise
             return await self.handler(request)
 
         return call
@@ -53,12 +62,14 @@ class _Route:
 class HttpService:
     """The routes of one front over its store."""
 
-    def __init__(self, store: StoreReading) -> None:
+    def __init__(self, store: StoreReading, runner: OperationRunner) -> None:
         self.store = store
+        self._runner = runner
+        self.operations = OperationRoutes(store, runner)
         self.stopping = False
         """True while the server drains: /readyz tells load balancers to send no more requests."""
         self.events = EventStreams(store)
-        tables, views = TableRoutes(store), ViewRoutes(store)
+        tables, views, operations = TableRoutes(store), ViewRoutes(store), self.operations
         self.routes = [
             _Route("GET", "/v1/status", _READ, self._status),
             _Route("GET", "/v1/tables/{name}", _READ, tables.get),
@@ -68,10 +79,21 @@ class HttpService:
             _Route("GET", "/v1/views/{name}/rows", _READ, views.rows),
             _Route("GET", "/v1/views/{name}/why", _READ, views.why),
             _Route("GET", "/v1/events", _READ, self.events.get),
+            _Route("GET", "/v1/quarantine", _READ, QuarantineRoutes(store).get),
+            *(_Route("POST", kind.path, kind.permission, operations.start(kind)) for kind in KINDS.values()),
+            _Route("GET", "/v1/operations", _READ, operations.listed),
+            _Route("GET", "/v1/operations/{number}", _READ, operations.get),
+            _Route("GET", "/v1/operations/{number}/events", _READ, operations.events),
+            _Route("POST", "/v1/operations/{number}/cancel", Permission.ADMIN, operations.cancel),
             _Route("GET", "/healthz", None, self._health),
             _Route("GET", "/readyz", None, self._ready),
             _Route("GET", "/openapi.json", None, self._openapi),
         ]
+
+    def end_streams(self) -> None:
+        """End all streams, after the data that they are sending."""
+        self.events.end()
+        self.operations.end()
 
     def application(self) -> Starlette:
         """Return the ASGI application."""
@@ -81,7 +103,9 @@ class HttpService:
             HTTPException: _unknown,
             Exception: _failed,
         }
-        routes = [Route(own.path, own.called(self.store.app), methods=[own.method]) for own in self.routes]
+        routes = [
+            Route(own.path, own.called(self.store.app, self._runner), methods=[own.method]) for own in self.routes
+        ]
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def _status(self, request: Request) -> Response:

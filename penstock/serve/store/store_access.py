@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Closed, PenstockError, StoreInUse
@@ -46,8 +47,8 @@ class StoreAccess(Protocol):
         """The engine that makes snapshots."""
         ...
 
-    def call(self, operation: Operation[A], **arguments: Any) -> A:
-        """Have the holder perform an operation, and return its answer."""
+    def call(self, operation: Operation[A], progress: Callable[..., None] | None = None, /, **arguments: Any) -> A:
+        """Have the holder perform an operation, and return its answer. An exception of `progress` ends it."""
         ...
 
     def trouble(self) -> str | None:
@@ -65,9 +66,9 @@ class LocalAccess:
     def __init__(self, engine: Engine) -> None:
         self.reader = engine
 
-    def call(self, operation: Operation[A], **arguments: Any) -> A:
+    def call(self, operation: Operation[A], progress: Callable[..., None] | None = None, /, **arguments: Any) -> A:
         """Perform an operation here."""
-        return operation.call(self.reader, arguments, None)
+        return operation.call(self.reader, arguments, progress)
 
     def trouble(self) -> str | None:
         """Return None: this process is the holder."""
@@ -88,11 +89,11 @@ class HolderAccess:
         self._lock = threading.Lock()
         self._closed = False
 
-    def call(self, operation: Operation[A], **arguments: Any) -> A:
+    def call(self, operation: Operation[A], progress: Callable[..., None] | None = None, /, **arguments: Any) -> A:
         """Have the holder perform an operation. HolderAbsent if there is none, so nothing was done."""
         writer = self._taken()
         try:
-            return writer.call(operation, **arguments)
+            return writer.call(operation, progress, **arguments)
         finally:
             self._return(writer)
 

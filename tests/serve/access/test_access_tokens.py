@@ -16,15 +16,30 @@ from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, To
 from tests.serve.asgi import AsgiServer, lines, shop
 
 RUN = AccessToken("run", Role.ADMIN, digest_of("r"))
+READERS = {Role.READ, Role.WRITE, Role.OPERATE, Role.ADMIN}
+OPERATORS = {Role.OPERATE, Role.ADMIN}
 ROUTES = {
-    ("GET", "/v1/status"): {Role.READ, Role.WRITE, Role.ADMIN},
-    ("GET", "/v1/tables/{name}"): {Role.READ, Role.WRITE, Role.ADMIN},
+    ("GET", "/v1/status"): READERS,
+    ("GET", "/v1/tables/{name}"): READERS,
     ("POST", "/v1/tables/{name}"): {Role.WRITE, Role.ADMIN},
     ("DELETE", "/v1/tables/{name}"): {Role.WRITE, Role.ADMIN},
-    ("GET", "/v1/views/{name}"): {Role.READ, Role.WRITE, Role.ADMIN},
-    ("GET", "/v1/views/{name}/rows"): {Role.READ, Role.WRITE, Role.ADMIN},
-    ("GET", "/v1/views/{name}/why"): {Role.READ, Role.WRITE, Role.ADMIN},
-    ("GET", "/v1/events"): {Role.READ, Role.WRITE, Role.ADMIN},
+    ("GET", "/v1/views/{name}"): READERS,
+    ("GET", "/v1/views/{name}/rows"): READERS,
+    ("GET", "/v1/views/{name}/why"): READERS,
+    ("GET", "/v1/events"): READERS,
+    ("GET", "/v1/quarantine"): READERS,
+    ("POST", "/v1/check"): OPERATORS,
+    ("POST", "/v1/restate"): OPERATORS,
+    ("POST", "/v1/repost"): {Role.ADMIN},
+    ("POST", "/v1/quarantine/retry"): OPERATORS,
+    ("POST", "/v1/quarantine/drop"): {Role.ADMIN},
+    ("POST", "/v1/snapshot"): OPERATORS,
+    ("POST", "/v1/migrate"): {Role.ADMIN},
+    ("POST", "/v1/compact"): {Role.ADMIN},
+    ("GET", "/v1/operations"): READERS,
+    ("GET", "/v1/operations/{number}"): READERS,
+    ("GET", "/v1/operations/{number}/events"): READERS,
+    ("POST", "/v1/operations/{number}/cancel"): {Role.ADMIN},
     ("GET", "/healthz"): set(Role),
     ("GET", "/readyz"): set(Role),
     ("GET", "/openapi.json"): set(Role),

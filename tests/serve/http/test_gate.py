@@ -82,9 +82,9 @@ class SlowAccess(LocalAccess):
         super().__init__(engine)
         self.go = threading.Event()
 
-    def call(self, operation: Any, **arguments: Any) -> Any:
+    def call(self, operation: Any, progress: Any = None, /, **arguments: Any) -> Any:
         self.go.wait()
-        return super().call(operation, **arguments)
+        return super().call(operation, progress, **arguments)
 
 
 def test_calls_beyond_the_limit_are_refused_at_once() -> None:

@@ -128,7 +128,7 @@ class BrokenAccess(LocalAccess):
         super().__init__(engine)
         self.error = error
 
-    def call(self, operation: Any, **arguments: Any) -> Any:
+    def call(self, operation: Any, progress: Any = None, /, **arguments: Any) -> Any:
         raise self.error
 
     def trouble(self) -> str | None:
@@ -157,5 +157,5 @@ def test_errors_of_the_holder(error: Exception, status: int, name: str) -> None:
 
 def test_the_description_names_all_routes(server: AsgiServer) -> None:
     described = {(method.upper(), path) for path, own in description_of()["paths"].items() for method in own}
-    assert described == {(own.method, own.path) for own in HttpService(server.store).routes}
+    assert described == {(own.method, own.path) for own in HttpService(server.store, server.operations).routes}
     assert server.ask("GET", "/openapi.json").json == json.loads(json.dumps(description_of()))

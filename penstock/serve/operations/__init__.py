@@ -1,0 +1,1 @@
+"""Operations of a server: long requests of operators, with progress and result."""
