@@ -39,7 +39,7 @@ from penstock.mapreduce.plain_index import IndexReduce
 from penstock.mapreduce.reducers.from_contributions import resolved
 from penstock.mapreduce.trees.tree_fold import TreeReduce
 from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db
-from penstock.views import TS, FieldMap, Key, Path, Table, View
+from penstock.views import TS, FieldMap, Join, Key, Path, Table, View
 
 
 @lru_cache(maxsize=256)
@@ -74,7 +74,8 @@ class ViewNode:
             if spaces is None:
                 self._spaces = Spaces()
         else:
-            self.mapper = FunctionMapper(view.name, view.map.function, codec.cells, not (codec.cells or view.index))
+            counted, joined = not (codec.cells or view.index), isinstance(view.source, Join)
+            self.mapper = FunctionMapper(view.name, view.map.function, codec.cells, counted, joined)
             fields = (None,)
         self.reduce: ReduceNode | TreeReduce | IndexReduce
         if view.index:

@@ -99,9 +99,10 @@ class App:
 
     def join(
         self,
-        name: str,
+        name: str = "",
+        /,
         *,
-        on: Conditions,
+        on: Conditions = (),
         how: How = "inner",
         where: str | Where | Field | None = None,
         limit: int = LIMIT,
@@ -123,6 +124,9 @@ class App:
         >>> sold = app.join("sold", order=orders, customer=customers, on={"order.customer_id": "customer.id"})
         >>> by_country = sold.view("by_country", key="customer.country", value="order.amount", reduce=ps.sum())
         """
+        if not name and isinstance(given := sides.get("name"), str):  # `name=` is a keyword of other definitions
+            name = given
+            del sides["name"]
         return self.add(make_join(self, name, sides, on, how, where, limit, production))
 
     @property

@@ -112,7 +112,7 @@ class Source(ABC):
         >>> waiting = orders.where(ps.field("status") == "open")
         >>> open_orders = app.join("open", order=waiting, customer=customers, on={"order.customer_id": "customer.id"})
         """
-        return FilteredSource(self, as_where(condition))
+        return FilteredSource(self, as_where(condition, f"where() of {self.name!r}"))
 
     @overload
     def view(
@@ -217,6 +217,15 @@ class FilteredSource:
 
     source: Source
     condition: Where
+
+    def where(self, condition: str | Where | Field) -> FilteredSource:
+        """Return a side with only those documents or rows that both conditions select.
+
+        >>> import penstock as ps
+        >>> orders = ps.App("shop").table("orders", key="id")
+        >>> large = orders.where("paid").where(ps.field("amount") > 5)
+        """
+        return FilteredSource(self.source, self.condition & as_where(condition, f"where() of {self.source.name!r}"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -294,18 +294,20 @@ def field(path: str) -> Field:
     return Field(parse_path(path, "ps.field()"))
 
 
-def as_where(value: object) -> Where:
+def as_where(value: object, what: str = "where=") -> Where:
     """Convert the argument `where=` to a condition: an expression, or a path whose field must be exactly true.
+
+    `what` names the argument in an error.
 
     >>> as_where("paid")
     IsTrue(path=('paid',))
     """
     if isinstance(value, str):
-        return IsTrue(parse_path(value, "where="))
+        return IsTrue(parse_path(value, what))
     if isinstance(value, _Logic):
         return value._where()
     raise DefinitionError(
-        f"where= is {key_text(value)}; write a path whose field must be true, or a comparison such as "
+        f"{what} is {key_text(value)}; write a path whose field must be true, or a comparison such as "
         "ps.field('amount') > 0; for a Python function write a function view"
     )
 

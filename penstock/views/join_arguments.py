@@ -10,12 +10,13 @@ from penstock.views.delivery_modes import DeliveryMode
 from penstock.views.document_paths import parse_path
 from penstock.views.field_expressions import as_where
 from penstock.views.join_definitions import How, Join, Side, check_side_path, near_path
-from penstock.views.name_form import check_name
+from penstock.views.name_form import check_name, nearest
 from penstock.views.reducer_protocols import Path
 
 Conditions = Mapping[str, str] | Sequence[tuple[str, str]]
 
 _HOW: tuple[How, ...] = ("inner", "left", "full", "semi", "anti")
+_LAST = (1 << 63) - 1
 _OPTIONS = ("name", "on", "how", "where", "limit", "production")
 
 
@@ -30,8 +31,9 @@ def make_join(
     production: object,
 ) -> Join:
     """Check the arguments of `App.join`, and return the join."""
-    for option, given in zip(_OPTIONS, (name, on, how, where, limit, production), strict=True):
-        if isinstance(given, Source | FilteredSource):
+    given = dict(zip(_OPTIONS, (name, on, how, where, limit, production), strict=True))
+    for option, value in given.items():
+        if option in sides or isinstance(value, Source | FilteredSource):
             raise DefinitionError(
                 f"{option!r} is an option of join(), and can't name a side; give this side another name"
             )
@@ -45,9 +47,10 @@ def make_join(
             "such as order=orders, customer=customers"
         )
     kind = _how(what, how, own)
-    if limit is None or isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if limit is None or isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _LAST:
         raise DefinitionError(
-            f"limit= of {what} is {key_text(limit)}; write the greatest number of rows of one condition value"
+            f"limit= of {what} is {key_text(limit)}; write the greatest number of rows of one condition value, from 1 "
+            f"to {_LAST:,}"
         )
     if production not in (DeliveryMode.STRONG, DeliveryMode.STRONG.value):
         raise DefinitionError(
@@ -58,28 +61,33 @@ def make_join(
     connected = {own[made.steps()[0]].name, *(own[step.side].name for step in made.steps()[1])}
     alone = [side.name for side in own if side.name not in connected]
     if alone:
-        raise DefinitionError(
-            f"no condition connects side {', '.join(map(repr, alone))} of {what} with {own[0].name!r}; add an entry to "
-            f"on=, such as '{alone[0]}.id': '{own[0].name}.{alone[0]}_id'"
-        )
+        raise _unconnected(what, own[0].name, alone)
     if where is None:
         return made
-    condition = as_where(where)
+    condition = as_where(where, f"where= of {what}")
     for path in condition.paths():
         made.check_path(f"where= of {what}", path)
     return Join(app, name, app.size, own, made.on, kind, condition, limit)
+
+
+def _unconnected(what: str, first: str, alone: Sequence[str]) -> DefinitionError:
+    sides = f"side{'' if len(alone) == 1 else 's'} {', '.join(map(repr, alone))}"
+    return DefinitionError(
+        f"no condition connects {sides} of {what} with {first!r}; add an entry to on=, such as "
+        f"'{first}.{alone[0]}_id': '{alone[0]}.id'"
+    )
 
 
 def _side(app: Definitions, what: str, name: str, given: object) -> Side:
     if "." in name or ":" in name:
         raise DefinitionError(f"{what} has a side named {name!r}; name it without '.' and ':', which separate paths")
     check_name("side", name)
-    if name in _OPTIONS:
-        raise DefinitionError(f"{name!r} is an option of join(), and can't name a side; give this side another name")
     source, where = (given.source, given.condition) if isinstance(given, FilteredSource) else (given, None)
     if not isinstance(source, Source):
+        near = nearest(name, _OPTIONS)
+        meant = "" if near is None else f"; or did you mean the option {near}=?"
         raise DefinitionError(
-            f"side {name!r} of {what} is {key_text(given)}; give a table, a view or a join of this app"
+            f"side {name!r} of {what} is {key_text(given)}; give a table, a view or a join of this app{meant}"
         )
     if source.app is not app:
         raise DefinitionError(
@@ -115,8 +123,10 @@ def _how(what: str, how: object, sides: Sequence[Side]) -> How:
 def _pairs(what: str, sides: Sequence[Side], on: object) -> tuple[tuple[Path, Path], ...]:
     """Return the pairs of paths of `on`, each path with its side first."""
     example = f"on={{'{sides[0].name}.{sides[1].name}_id': '{sides[1].name}.id'}}"
+    if on is None or on == {} or on == [] or on == ():
+        raise _unconnected(what, sides[0].name, [side.name for side in sides[1:]])
     given = list(on.items()) if isinstance(on, Mapping) else on
-    if not isinstance(given, list | tuple) or not given:
+    if not isinstance(given, list | tuple):
         raise DefinitionError(
             f"on= of {what} is {key_text(on)}; map paths of sides to paths of other sides, such as {example}"
         )
@@ -146,7 +156,7 @@ def _path(what: str, sides: Sequence[Side], text: object) -> Path:
         )
     if len(path) == 1:
         raise DefinitionError(f"on= of {what} names side {path[0]!r} without a field; write '{path[0]}.id', say")
-    check_side_path(f"on= of {what}", side, path[1:])
+    check_side_path(f"on= of {what}", side, path[1:], whole=False)
     return path
 
 

@@ -162,11 +162,11 @@ class Join(Source):
         if len(path) == 1:
             if not whole:
                 raise DefinitionError(
-                    f"{reader} groups by the whole of side {path[0]!r} of the join {self.name!r}; name a field of it, "
-                    f"such as '{path[0]}.id'"
+                    f"{reader} names the whole of side {path[0]!r} of the join {self.name!r}; name a field of it, such "
+                    f"as '{path[0]}.id'"
                 )
             return
-        check_side_path(reader, side, path[1:])
+        check_side_path(reader, side, path[1:], whole)
 
     def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
         """Raise DefinitionError if a view reads a path that rows don't have."""
@@ -217,11 +217,11 @@ def near_path(path: Path, names: Sequence[str]) -> str:
     return ".".join((own, *(path[1:] or path)))
 
 
-def check_side_path(reader: str, side: Side, path: Path) -> None:
-    """Raise DefinitionError unless the source of a side may have this path."""
+def check_side_path(reader: str, side: Side, path: Path, whole: bool = True) -> None:
+    """Raise DefinitionError unless the source of a side may have this path. `whole` allows a side without a field."""
     source, dotted = side.source, ".".join((side.name, *path))
     if isinstance(source, Join):
-        source.check_path(f"{reader}, in side {side.name!r},", path)
+        source.check_path(f"{reader}, in side {side.name!r},", path, whole)
     if not isinstance(source, View):
         return
     root, *names = path

@@ -15,6 +15,7 @@ from penstock.mapreduce import Column, SourceKeys, Writes
 from penstock.testing import TestEngine
 
 ON = {"order.c": "customer.id"}
+BY_TEXT = 'TypeError: can only concatenate str (not "%s") to str'
 
 
 def shop(more: bool = False, **options: Any) -> ps.App:
@@ -73,6 +74,25 @@ def test_a_row_is_held_for_its_view_alone(engine: TestEngine) -> None:
     assert engine.view("words", held=True) == {"dk": 2, "no": 1, "se": 3}
     engine.delete("customers", 1)
     assert engine.view("words") == {"se": 3}
+    assert engine.engine.check().ok
+
+
+def test_rows_of_one_batch_share_a_traceback(engine: TestEngine) -> None:
+    orders = [{"id": key, "c": 1, "a": key, "word": 7 if key % 2 else b"x"} for key in range(10, 1010)]
+    engine.engine.put_many("orders", orders)
+    engine.put("orders", {"id": 2000, "c": 1, "a": 0, "word": 7})
+    with engine.engine.snapshot() as snap:
+        holds = snap.holds("words")
+    assert len(holds) == 1001
+    kept = [hold for hold in holds if hold["traceback"]]
+    assert sorted(hold["reason"] for hold in kept) == sorted(2 * [BY_TEXT % "int"] + [BY_TEXT % "bytes"])
+    entries = list(engine.engine.quarantine(view="words"))
+    assert len(entries) == 1001
+    assert all(entry.reason in entry.traceback for entry in entries)
+    assert all("in words" in entry.traceback for entry in entries)
+    [last] = engine.engine.quarantine(ids=[entries[-1].id])
+    assert last.traceback == entries[-1].traceback
+    assert engine.engine.retry(view="words").left == 1001
     assert engine.engine.check().ok
 
 

@@ -10,6 +10,7 @@ from penstock.cache import DefinitionError
 from penstock.core import described
 from penstock.mapreduce import reducer_from
 from penstock.views import Join, app_from, check_runnable, side_views
+from penstock.views.field_expressions import as_where
 
 Shop = tuple[ps.App, Any, Any, Any]
 
@@ -90,6 +91,19 @@ def test_a_composite_condition_and_a_filter(shop: Shop) -> None:
     assert by.source is sold
 
 
+def test_a_side_may_be_named_self_and_the_name_may_be_a_keyword(shop: Shop) -> None:
+    app, orders, customers, _ = shop
+    options: Any = {"self": orders, "customer": customers, "name": "sold"}
+    sold = app.join(**options, on={"self.customer_id": "customer.id"})
+    assert (sold.name, [side.name for side in sold.sides]) == ("sold", ["self", "customer"])
+
+
+def test_filters_of_a_side_add_up(shop: Shop) -> None:
+    _, orders, _, _ = shop
+    both = orders.where("paid").where(ps.field("amount") > 5)
+    assert both.condition == as_where("paid") & (ps.field("amount") > 5)
+
+
 def test_a_self_join(shop: Shop) -> None:
     app, orders, _, _ = shop
     pairs = app.join("pairs", one=orders, other=orders, on={"one.next": "other.id"})
@@ -134,6 +148,11 @@ def from_view(path: str) -> Callable[[ps.App, Any, Any], Any]:
     return make
 
 
+def whole_side(app: ps.App, orders: Any, customers: Any) -> Any:
+    sold = app.join("sold", order=orders, customer=customers, on=ON)
+    return app.join("more", sale=sold, customer=customers, on={"sale.order": "customer.id"})
+
+
 def join(**given: Any) -> Callable[[ps.App, Any, Any], Any]:
     def make(app: ps.App, orders: Any, customers: Any) -> Any:
         own = {"order": orders, "customer": customers, "on": ON, **given}
@@ -155,13 +174,31 @@ REFUSED: list[tuple[str, Callable[[ps.App, Any, Any], Any], str, str]] = [
     ("an unknown side in on", join(on={"ordre.customer_id": "customer.id"}), "ordre", "write 'order.customer_id'"),
     ("a side without a field", join(on={"order": "customer.id"}), "order", "write 'order.id'"),
     ("two paths of one side", join(on={"order.a": "order.b"}), "order", "with another side"),
-    ("an empty on", join(on={}), "order.customer_id", "map paths"),
+    ("an empty on", join(on={}), "customer", "'order.customer_id': 'customer.id'"),
     ("no pairs", join(on=["order.a"]), "order.a", "write pairs"),
     ("a side of another type", join(customer="customers"), "customer", "give a table"),
     ("an index", kept_index, "order", "join 'orders' itself"),
     ("another app", foreign, "order", "define it in 'shop'"),
     ("an option as a side", join(where=ps.App("x").table("t", key="id")), "where", "another name"),
     ("an option as a side", join(production=ps.App("x").table("t", key="id")), "production", "another name"),
+    ("the name as a side", lambda app, orders, customers: app.join("sold", name=orders, on=ON), "name", "another name"),
+    ("a side for the name", lambda app, orders, customers: app.join(name=orders, on=ON), "name", "another name"),
+    ("no on", join(on="none"), "customer", "'order.customer_id': 'customer.id'"),
+    ("on of None", join(on=None), "customer", "'order.customer_id': 'customer.id'"),
+    ("on of text", join(on="order.a=customer.b"), "order.customer_id", "map paths"),
+    ("on of a set", join(on={"order.a", "customer.b"}), "order.customer_id", "map paths"),
+    ("a number in on", join(on={"order.a": 5}), "sold", "write a path as text"),
+    ("a pair of three", join(on=[("order.a", "customer.b", "x")]), "order.customer_id", "write pairs"),
+    ("a path with an empty name", join(on={"order..a": "customer.id"}), "order..a", "dots between"),
+    ("a side of None", join(order=None), "order", "give a table"),
+    ("an option with a fault", join(wher=ps.field("order.a") > 1), "wher", "the option where="),
+    ("an empty side", join(**{"": ps.App("x").table("t", key="id")}), "", "write 1 to 100"),
+    ("a large limit", join(limit=1 << 63), "sold", "from 1 to"),
+    ("a limit of text", join(limit="5"), "sold", "greatest number"),
+    ("how of None", join(how=None), "sold", "write one of"),
+    ("a where of a wrong type", join(where=5), "sold", "write a path"),
+    ("a side filter of a wrong type", lambda app, orders, customers: orders.where(5), "orders", "write a path"),
+    ("a whole side of a join", whole_side, "order", "'order.id'"),
     ("a dotted side", join(**{"a.b": ps.App("x").table("t", key="id")}), "a.b", "name it without"),
     ("right", join(how="right"), "customer", "how='left'"),
     ("an unknown how", join(how="cross"), "cross", "write one of"),

@@ -63,7 +63,8 @@ class Hold:
 class FunctionMapper:
     """The map of a function view; pure if the function is.
 
-    With `counted` the view counts contributions and reads no value.
+    With `counted` the view counts contributions and reads no value. On `joined` rows one document can be behind very
+    many failures. So the holds of a run keep one traceback for each reason.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class FunctionMapper:
         function: Callable[[Any], Iterable[Any] | None],
         cells: Sequence[Cell],
         counted: bool = False,
+        joined: bool = False,
     ) -> None:
         self.name = name
         self._counted = counted
+        self._joined = joined
         self._function = function
         self._yields = inspect.isgeneratorfunction(function)
         self._numbers = tuple(dict.fromkeys(c.field for c in cells if c.need is Need.NUMBER))
@@ -87,11 +90,14 @@ class FunctionMapper:
         """
         parts: list[Emissions] = []
         held: dict[int, Hold] = {}
+        traced: set[str] = set()  # reasons
         for a in range(0, len(docs), BLOCK):
             values, counts, own = self._yielded(list(map(_ordered, docs[a : a + BLOCK])))
             part = None if own else self._columns(values, counts, groups)
             parts.append(self._one_by_one(values, counts, own, groups) if part is None else part)
-            held.update((a + i, hold) for i, hold in own.items())
+            for i, hold in own.items():
+                held[a + i] = Hold(hold.reason) if self._joined and hold.reason in traced else hold
+                traced.add(hold.reason)
         out = Emissions.join(parts) if parts else Emissions.none(0)
         if self._counted and out.values is not None and out.values.all_kinds() - {LaneKind.NULL}:
             _warn_unread(self.name, self._function)

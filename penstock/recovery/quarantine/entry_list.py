@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldDocument", "held_documents", "held_groups", "key_of_reject", "listed", "rejected_records", "views_of"]
 
 _CHUNK = 256
+_REASONS = 64  # whose tracebacks a list remembers
 _FIXED = (0x90, 0xDC)  # first bytes of rows without extra fields; rows of held groups start otherwise
 
 HeldDocument = tuple[bytes, bytes, Hold, Pairs, bool]
@@ -164,6 +165,7 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
         for own in held_documents(snap.reader(), view)
         if wanted.has(document_id(view.name, own[0])) and (wanted.resting or not own[4])
     )
+    traces = _Traces(snap, view)
     while chunk := list(islice(found, _CHUNK)):
         documents = _current(snap, view, [own[0] for own in chunk], [decode_key(own[1]) for own in chunk])
         for (key, whole, hold, pairs, rests), document in zip(chunk, documents, strict=True):
@@ -176,9 +178,29 @@ def _documents(snap: Snapshot, view: ViewNode, wanted: EntryFilter) -> Iterator[
                 key=view.view.source.shown_key(decode_key(whole)),
                 document=document,
                 told=emissions_text(view, pairs),
-                traceback=hold.trace,
+                traceback=traces.of(hold),
                 resting=rests,
             )
+
+
+class _Traces:
+    """The tracebacks of holds. Held rows of a join keep one for each batch and reason, which stands for the others."""
+
+    def __init__(self, snap: Snapshot, view: ViewNode) -> None:
+        self._snap = snap
+        self._view = view
+        self._shared: dict[str, str] = {}  # by reason, of a few reasons
+
+    def of(self, hold: Hold) -> str:
+        """Return the traceback of a hold, or that of another one with its reason."""
+        if hold.trace or not isinstance(self._view.view.source, Join):
+            return hold.trace
+        if hold.reason not in self._shared:
+            if len(self._shared) >= _REASONS:
+                self._shared.clear()
+            every = (own for _, _, own, _, _ in held_documents(self._snap.reader(), self._view))
+            self._shared[hold.reason] = next((o.trace for o in every if o.trace and o.reason == hold.reason), "")
+        return self._shared[hold.reason]
 
 
 def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any]) -> list[Any]:
