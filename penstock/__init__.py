@@ -43,7 +43,16 @@ if TYPE_CHECKING:
         UnknownName,
         ValueKind,
     )
-    from penstock.engine import Engine, ForeignPartition, Snapshot, Ticket, Transaction
+    from penstock.engine import (
+        ConditionFailed,
+        Engine,
+        ForeignPartition,
+        SessionGap,
+        Snapshot,
+        Ticket,
+        Transaction,
+        WriteSession,
+    )
     from penstock.engine import open_engine as open
     from penstock.mapreduce import (
         all,
@@ -118,6 +127,7 @@ __all__ = [
     "Change",
     "Checked",
     "Closed",
+    "ConditionFailed",
     "Contribution",
     "CopyFailed",
     "Counts",
@@ -143,6 +153,7 @@ __all__ = [
     "Rejection",
     "Repaired",
     "Row",
+    "SessionGap",
     "Settled",
     "Snapshot",
     "StoreDamaged",
@@ -159,6 +170,7 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "WriteSession",
     "all",
     "any",
     "argmax",

@@ -26,6 +26,15 @@ from penstock.core.input.meters import Meters
 from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
 from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
+from penstock.core.input.write_conditions import (
+    ConditionFailed,
+    Conditions,
+    SessionGap,
+    WriteResult,
+    must_hold,
+    number_documents,
+    session_source,
+)
 from penstock.core.metadata.catalog import (
     BuildState,
     Catalog,
@@ -101,6 +110,8 @@ __all__ = [
     "Catalog",
     "CatalogEntry",
     "Compacted",
+    "ConditionFailed",
+    "Conditions",
     "Consistency",
     "Core",
     "Described",
@@ -126,6 +137,7 @@ __all__ = [
     "ScrubResult",
     "ScrubbedEngine",
     "Scrubbing",
+    "SessionGap",
     "Settings",
     "Snapshot",
     "StateRow",
@@ -135,6 +147,7 @@ __all__ = [
     "ViewState",
     "Wait",
     "Weight",
+    "WriteResult",
     "WrongPartitions",
     "add_span",
     "added",
@@ -177,6 +190,8 @@ __all__ = [
     "must_be_partition",
     "must_be_sound",
     "must_be_whole",
+    "must_hold",
+    "number_documents",
     "partitions_of",
     "reached",
     "read_catalog",
@@ -192,6 +207,7 @@ __all__ = [
     "saved_position",
     "saved_rows_of",
     "serving_sides",
+    "session_source",
     "sized",
     "start_scrubs",
     "steps_of",

@@ -4,6 +4,8 @@ from penstock.core import (
     Batch,
     Catalog,
     Compacted,
+    ConditionFailed,
+    Conditions,
     Core,
     DocumentFacts,
     DocumentJoin,
@@ -13,12 +15,14 @@ from penstock.core import (
     Progress,
     Resume,
     Scrubbing,
+    SessionGap,
     Settings,
     Snapshot,
     StateRow,
     Transaction,
     ViewState,
     Weight,
+    WriteResult,
     batches_of,
     complete_switches,
     damaged_pages_at,
@@ -33,6 +37,7 @@ from penstock.core import (
     write_spout_states,
     write_state,
 )
+from penstock.engine.calls.session_calls import WriteSession
 from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
@@ -80,6 +85,8 @@ __all__ = [
     "BuildProgress",
     "Catalog",
     "Compacted",
+    "ConditionFailed",
+    "Conditions",
     "Copied",
     "Core",
     "DocumentFacts",
@@ -105,6 +112,7 @@ __all__ = [
     "Repartitioned",
     "Resume",
     "Scrubbing",
+    "SessionGap",
     "Settings",
     "Snapshot",
     "StandbyWriter",
@@ -118,6 +126,8 @@ __all__ = [
     "UnpartitionedStore",
     "ViewState",
     "Weight",
+    "WriteResult",
+    "WriteSession",
     "agree_numbers",
     "batches_of",
     "complete_switches",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -31,14 +31,17 @@ from penstock.core import (
 from penstock.engine.calls.definition_calls import DefinitionCalls
 from penstock.engine.calls.protocol import EngineStore
 from penstock.engine.calls.repair_calls import RepairCalls
+from penstock.engine.calls.session_calls import SessionCalls
 from penstock.engine.group_commit import Committer, Ticket
 from penstock.partitions import Copied
 from penstock.remote import Server
 from penstock.spout import Record, Remembered, SpoutBatch
 from penstock.views import Change, Changes, Counts, Position
 
+_WHOLE = 1 << 31  # documents of one transaction: all of a write
 
-class Engine(RepairCalls, DefinitionCalls):
+
+class Engine(RepairCalls, DefinitionCalls, SessionCalls):
     """An open store, made by `ps.open`.
 
     >>> import penstock as ps
@@ -89,40 +92,60 @@ class Engine(RepairCalls, DefinitionCalls):
 
     # -- writing
 
-    def put(self, table: str, doc: Any, ts: Any = None) -> Counts | Ticket:
+    def put(
+        self, table: str, doc: Any, ts: Any = None, *, conditions: Mapping[Any, Any] | None = None
+    ) -> Counts | Ticket:
         """Put one document, a dict or a JSON object; durable when this returns. `ts` is for tables with ts="@kafka".
 
-        engine.put("users", {"id": 7, "name": "Sue", "ts": 1})
+        `conditions` maps keys to the ts that their documents must have, or to ps.ABSENT. If one fails, nothing is
+        written, and ConditionFailed names it.
+
+        engine.put("users", {"id": 7, "name": "Sue", "ts": 1}, conditions={7: ps.ABSENT})
         """
         batch = Batch(origin="put")
         batch.add(doc, ts)
-        return self._one(table, batch)
+        return self._one(table, batch, conditions)
 
-    def delete(self, table: str, key: Any, ts: Any = None) -> Counts | Ticket:
+    def delete(
+        self, table: str, key: Any, ts: Any = None, *, conditions: Mapping[Any, Any] | None = None
+    ) -> Counts | Ticket:
         """Delete the document with this key. Without `ts` the deletion gets the ts of the current version.
 
         engine.delete("users", 7, ts=2)
         """
         batch = Batch(origin="delete")
         batch.delete(key, ts)
-        return self._one(table, batch)
+        return self._one(table, batch, conditions)
 
     @checked
-    def put_many(self, table: str, docs: Any, strict: bool = False, batch: int | None = None) -> Counts | Ticket:
+    def put_many(
+        self,
+        table: str,
+        docs: Any,
+        strict: bool = False,
+        batch: int | None = None,
+        *,
+        conditions: Mapping[Any, Any] | None = None,
+        dry_run: bool = False,
+    ) -> Counts | Ticket:
         """Put many documents: dicts, JSON lines (bytes or text), or an Arrow, pandas or polars table.
 
         A list of up to 10,000 documents is one transaction; longer input is split. The result counts and lists rejected
         documents. With `strict` a rejection undoes its batch and raises BatchRejected. On a machine with several cores,
-        a helper process decodes long input for field views, and ends with the call.
+        a helper process decodes long input for field views, and ends with the call. With `conditions`, or as a
+        `dry_run`, which stores nothing, all input is one transaction.
 
         engine.put_many("users", open("users.jsonl", "rb"))
         """
+        if conditions or dry_run:
+            parts = list(batches_of(docs, _WHOLE))
+            return self._ticket(self.write_if(table, parts, strict, conditions, dry_run))
         self._state.must_be_writable(table)
         if self._committer is not None and not strict:
             return self._committer.submit(table, batches_of(docs, batch))
         self.flush()
         total = self.store.put_many(table, docs, batch, strict)
-        return total if self._committer is None else Ticket.of(total)
+        return self._ticket(total)
 
     @contextmanager
     def batch(self) -> Iterator[Transaction]:
@@ -346,7 +369,12 @@ class Engine(RepairCalls, DefinitionCalls):
         finally:
             self.store.close()
 
-    def _one(self, table: str, batch: Batch) -> Counts | Ticket:
+    def _ticket(self, counts: Counts) -> Counts | Ticket:
+        return counts if self._committer is None else Ticket.of(counts)
+
+    def _one(self, table: str, batch: Batch, conditions: Mapping[Any, Any] | None) -> Counts | Ticket:
+        if conditions:
+            return self._ticket(self.write_if(table, [batch], False, conditions, False))
         self._state.must_be_writable(table)
         if self._committer is not None:
             return self._committer.submit(table, [batch])

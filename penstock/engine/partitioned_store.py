@@ -108,6 +108,14 @@ class PartitionedStore:
         """Commit batches of tables, and offsets of sources. An `atomic` batch is in at all partitions or at none."""
         return self.writing.write(tables, sources, strict, atomic)
 
+    def tried(self, tables: dict[str, list[Batch]]) -> Counts:
+        """Return the counts that a write would have, and store nothing."""
+        return self.writing.tried(tables)
+
+    def write_rest(self, tables: dict[str, list[Batch]], source: str, resume: Resume, strict: bool) -> Counts:
+        """Commit the records of a source that their partitions don't have, and the offset after them everywhere."""
+        return self.writing.write_rest(tables, source, resume, strict)
+
     def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         """Commit batches of several puts; the counts of each by its identity."""
         return self.writing.write_group(work)

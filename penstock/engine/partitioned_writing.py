@@ -68,6 +68,24 @@ class PartitionedWriting:
         """Commit batches of tables, and offsets of sources. An `atomic` batch is in at all partitions or at none."""
         return self._give(self.routed(tables), sources or {}, strict, atomic)
 
+    def tried(self, tables: dict[str, list[Batch]]) -> Counts:
+        """Return the counts that a write would have, and store nothing."""
+        with self._state.lock:
+            routed = self.routed(tables)
+            _, kinds = self._begin(routed)
+            each = self._of_each(routed, lambda owner: self._handles[owner].tried(routed[owner], kinds))
+            return sum(chain.from_iterable(each), Counts())
+
+    def write_rest(self, tables: dict[str, list[Batch]], source: str, resume: Resume, strict: bool) -> Counts:
+        """Commit the records of a source that their partitions don't have, and the offset after them everywhere.
+
+        Under `strict` a rejection is found before any partition commits.
+        """
+        with self._state.lock:
+            if strict and (tried := self.tried(tables)).rejected:
+                raise BatchRejected(0, tried.rejections)
+            return self._resumed(self.routed(tables), source, resume)
+
     def put_many(self, table: str, docs: Any, batch: int | None, strict: bool) -> Counts:
         """Put documents. Each partition commits its part of a batch in one transaction.
 

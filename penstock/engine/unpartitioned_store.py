@@ -42,7 +42,7 @@ from penstock.engine.calls.store_scrubs import StoreScrubs
 from penstock.engine.store_status import status_of
 from penstock.generations import Refilled
 from penstock.mapreduce import Writes
-from penstock.partitions import ALL_OPERATIONS, Copied, copy_of
+from penstock.partitions import ALL_OPERATIONS, Copied, after, copy_of
 from penstock.recovery import OneSite, OneStoreRetries, Restatement
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
@@ -97,6 +97,23 @@ class UnpartitionedStore:
             if dry is None and not (strict and total.rejected):
                 meters.add(began, [tables], each)
         return total, each
+
+    def tried(self, tables: dict[str, list[Batch]]) -> Counts:
+        """Return the counts that a write would have, and store nothing."""
+        return self.write_each(tables, None, False, dry=Writes())[0]
+
+    def write_rest(self, tables: dict[str, list[Batch]], source: str, resume: Resume, strict: bool) -> Counts:
+        """Commit the records of a source that are not stored, with the offset after them; others count as late."""
+        with self.state.lock:
+            self.core.ready()
+            done = self.core.state.sources.get(source, 0)
+            left = {name: [after(part, done) for part in parts] for name, parts in tables.items()}
+            late = sum(a.size - b.size for name in tables for a, b in zip(tables[name], left[name], strict=True))
+            counts = self.write(left, {source: resume}, strict)
+            if strict and counts.rejected:
+                raise BatchRejected(0, counts.rejections)
+            self.state.meters.redelivered += late
+            return counts + Counts(late=late)
 
     def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         """Commit batches of several puts in one transaction; the counts of each by its identity."""

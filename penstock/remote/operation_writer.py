@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from penstock.cache import BatchRejected, Tell
-from penstock.core import Batch, Compacted, Progress, batches_of
+from penstock.core import Batch, Compacted, Conditions, Progress, WriteResult, batches_of
 from penstock.generations import Refilled
 from penstock.recovery import Checked, EntryFilter, QuarantineKind, Repaired, Settled
 from penstock.remote import operations
@@ -57,6 +57,26 @@ class OperationWriter(ABC):
     def take(self, tables: dict[str, list[Batch]], strict: bool = False, atomic: bool = False) -> Counts:
         """Take batches of several tables as one transaction."""
         return self.call(operations.TAKE, tables=tables, strict=strict, atomic=atomic)
+
+    def write(
+        self,
+        tables: dict[str, list[Batch]],
+        strict: bool = False,
+        session: str = "",
+        number: int = 0,
+        conditions: Conditions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Write batches of several tables if the conditions hold, or as numbered documents of a session."""
+        return self.call(
+            operations.WRITE,
+            tables=tables,
+            strict=strict,
+            session=session,
+            number=number,
+            conditions=conditions,
+            dry_run=dry_run,
+        )
 
     def ingest(self, records: Iterable[Record], source: str, resume: int) -> Counts:
         """Take records of several tables, and the offset after them."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from penstock.cache import decode_key, encode_key
-from penstock.core import Batch, Compacted
+from penstock.cache import decode_key, encode_key, normalise
+from penstock.core import Batch, Compacted, Conditions, WriteResult
 from penstock.generations import Refilled
 from penstock.recovery import Checked, Repaired, Settled
 from penstock.remote.wire_messages import (
@@ -33,15 +33,17 @@ from penstock.remote.wire_messages import (
     values_data,
 )
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import Counts, Migrated
+from penstock.views import ABSENT, Counts, Migrated
 
 __all__ = [
     "COUNTS",
     "METERS",
     "OPERATIONS",
     "PLAIN",
+    "SETTLE",
     "TABLES",
     "TAKE",
+    "WRITE",
     "Effect",
     "MessageCodec",
     "Operation",
@@ -176,10 +178,40 @@ def _memory(target: Any) -> dict[str, Any]:
     return {"memory": status["memory"], **named}
 
 
+_WRITTEN: MessageCodec[WriteResult] = MessageCodec(
+    lambda done: [counts_data(done.counts), done.upto], lambda data: WriteResult(counts_of_data(data[0]), data[1])
+)
+
+
+def _conditions_data(conditions: Conditions | None) -> list[Any]:
+    return [
+        [name, [[encode_key(key), None if ts is ABSENT else [normalise(ts)]] for key, ts in own]]
+        for name, own in (conditions or {}).items()
+    ]
+
+
+def _conditions_of(data: list[Any]) -> Conditions:
+    return {name: [(decode_key(key), ABSENT if ts is None else ts[0]) for key, ts in own] for name, own in data}
+
+
 OPERATIONS: dict[str, Operation[Any]] = {}
 """All operations of a store, by name."""
 
 TAKE = operation(OPERATIONS, "take", COUNTS, Effect.TAKES, {"tables": TABLES, "strict": PLAIN, "atomic": PLAIN})
+WRITE = operation(
+    OPERATIONS,
+    "write",
+    _WRITTEN,
+    Effect.TAKES,
+    {
+        "tables": TABLES,
+        "strict": PLAIN,
+        "session": PLAIN,
+        "number": PLAIN,
+        "conditions": MessageCodec(_conditions_data, _conditions_of),
+        "dry_run": PLAIN,
+    },
+)
 INGEST = operation(
     OPERATIONS, "ingest", COUNTS, Effect.TAKES, {"records": listed(_RECORD), "source": PLAIN, "resume": PLAIN}
 )

@@ -81,6 +81,14 @@ class EngineStore(Protocol):
         """Commit batches of tables, and offsets of sources. An `atomic` batch is in at all partitions or at none."""
         ...
 
+    def tried(self, tables: dict[str, list[Batch]]) -> Counts:
+        """Return the counts that a write would have, and store nothing."""
+        ...
+
+    def write_rest(self, tables: dict[str, list[Batch]], source: str, resume: Resume, strict: bool) -> Counts:
+        """Commit the records of a source that are not stored, with the offset after them; others count as late."""
+        ...
+
     def write_group(self, work: Sequence[tuple[str, Batch]]) -> dict[int, Counts]:
         """Commit batches of several puts; the counts of each by its identity."""
         ...
