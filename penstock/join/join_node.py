@@ -10,16 +10,16 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from penstock.cache import Reader, Store, pack, seal, stored_key
-from penstock.join.joined_columns import RowColumns, selected
+from penstock.cache import Reader, Store, stored_key
+from penstock.join.joined_columns import selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows
-from penstock.join.joined_view import RowInput, row_deltas, row_input
+from penstock.join.joined_view import send_rows
 from penstock.join.side_node import SideNode
-from penstock.join.stored_join import LimitHold, SideDocuments, StoredJoin, StoredSide
+from penstock.join.stored_join import SideDocuments, StoredJoin, StoredSide, held_values, put_limit_holds
 from penstock.mapreduce import ViewNode, Writes, held_db
 from penstock.views import Join
 
@@ -112,40 +112,14 @@ class JoinNode:
     def _send(
         self, reader: Reader, views: Sequence[ViewNode], rows: Callable[[], Iterator[JoinedRows]], writes: Writes
     ) -> None:
-        """Send rows to views. `rows` is called once for columns and once for pairs, if views need them."""
-        inputs = {view: one for view in views if (one := row_input(view)) is not None}
-        if inputs:
-            self._add(rows(), inputs)
-        deltas = row_deltas(self._projected, rows()) if len(inputs) < len(views) else []
-        for view in views:
-            one = inputs.get(view)
-            if one is None:
-                if deltas:
-                    view.on_rows(reader, deltas, writes)
-            else:
-                one.fold(reader, writes)
-
-    def _add(self, blocks: Iterable[JoinedRows], inputs: dict[ViewNode, RowInput]) -> None:
-        """Add rows to the inputs as columns, in blocks. Drop the input of a view that can't take a row."""
-        for rows in blocks:
-            columns = RowColumns(self._projected, rows)
-            for view, one in list(inputs.items()):
-                if not one.add(rows, columns):
-                    del inputs[view]
+        send_rows(reader, self._projected, views, rows, writes)
 
     def _hold(self, change: JoinChange, writes: Writes) -> None:
         """Store the condition values above the limit with their matches, and release those that are not above it."""
-        self._put_holds([LimitHold(one.value, one.left, one.right) for one in change.limited if one.is_held], writes)
+        put_limit_holds(self.number, held_values(change), writes)
         freed = [stored_key(one.value) for one in change.limited if one.was_held and not one.is_held]
         if freed:
             writes.deletes.append((held_db(self.number), freed))
-
-    def _put_holds(self, holds: Sequence[LimitHold], writes: Writes) -> None:
-        if holds:
-            keys = [stored_key(one.value) for one in holds]
-            rows = [pack([one.value, one.left, one.right]) for one in holds]
-            own = [(key, seal(key, row)) for key, row in zip(keys, rows, strict=True)]
-            writes.puts.append((held_db(self.number), own))
 
     # -- builds
 
@@ -160,7 +134,7 @@ class JoinNode:
         if views:
             self._send(reader, views, part.rows, writes)
         if self.fresh:
-            self._put_holds(part.limited, writes)
+            put_limit_holds(self.number, part.limited, writes)
         return part.end, part.entries
 
     def passed(self, end: int | None) -> int:

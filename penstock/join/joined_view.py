@@ -6,7 +6,7 @@ holds a row or can't take one. Invariant: a view folds once per transaction, fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,7 @@ from penstock.mapreduce import (
 )
 from penstock.views import Key, SideView, View
 
-__all__ = ["RowInput", "row_deltas", "row_input", "row_plan"]
+__all__ = ["RowInput", "row_deltas", "row_input", "row_plan", "send_rows"]
 
 
 @lru_cache(maxsize=256)
@@ -83,6 +83,36 @@ class RowInput:
         gathered.deltas += self.own.deltas
         if self.view.crossing is None:
             self.view.fold_gathered(reader, writes)
+
+
+def send_rows(
+    reader: Reader,
+    sides: Sequence[SideView],
+    views: Sequence[ViewNode],
+    rows: Callable[[], Iterator[JoinedRows]],
+    writes: Writes,
+) -> None:
+    """Send rows to views. `rows` is called once for columns and once for pairs, if views need them."""
+    inputs = {view: one for view in views if (one := row_input(view)) is not None}
+    if inputs:
+        _add(sides, rows(), inputs)
+    deltas = row_deltas(sides, rows()) if len(inputs) < len(views) else []
+    for view in views:
+        one = inputs.get(view)
+        if one is None:
+            if deltas:
+                view.on_rows(reader, deltas, writes)
+        else:
+            one.fold(reader, writes)
+
+
+def _add(sides: Sequence[SideView], blocks: Iterable[JoinedRows], inputs: dict[ViewNode, RowInput]) -> None:
+    """Add rows to the inputs as columns, in blocks. Drop the input of a view that can't take a row."""
+    for rows in blocks:
+        columns = RowColumns(sides, rows)
+        for view, one in list(inputs.items()):
+            if not one.add(rows, columns):
+                del inputs[view]
 
 
 def row_deltas(sides: Sequence[SideView], blocks: Iterable[JoinedRows]) -> list[RowDelta]:

@@ -20,7 +20,7 @@ from penstock.join.entry_pages import entry_bytes, page_keys, page_payloads, rea
 from penstock.join.side_entries import Entries, Ints, Positions
 from penstock.join.sorted_runs import EntryChanges
 
-__all__ = ["LEAST_PAGE", "MOST", "PAGES", "FoldedPages", "fold_pages"]
+__all__ = ["LEAST_PAGE", "MOST", "PAGES", "FoldedPages", "fill_pages", "fold_pages"]
 
 MOST = 160
 """Most entries of a page, unless more have one position."""
@@ -72,6 +72,15 @@ def fold_pages(writer: Writer, db: str, begins: Positions, changes: EntryChanges
     stays[touched] = False
     every = np.sort(np.concatenate((begins[stays], np.array(parts.begins, np.uint64))), kind="stable")
     return FoldedPages(every if every.size and not every[0] else np.insert(every, 0, np.uint64(0)), n)
+
+
+def fill_pages(writer: Writer, db: str, begin: int, entries: Entries) -> None:
+    """Write sorted entries into pages, of which the first one begins at this position. There are none yet."""
+    changes = EntryChanges(entries, np.zeros(len(entries), bool))
+    begins, at = np.array([begin], np.uint64), 0
+    while at < len(changes):
+        done = fold_pages(writer, db, begins, changes.slice(at, len(changes)))
+        begins, at = done.begins, at + done.changes
 
 
 @dataclass(slots=True)

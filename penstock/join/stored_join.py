@@ -16,17 +16,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.cache import Reader, encode_entry, stored_key, unpack, unseal
+from penstock.cache import Reader, encode_entry, pack, seal, stored_key, unpack, unseal
 from penstock.join.conditions import Conditions
 from penstock.join.joined_columns import row_documents, row_keys, selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange, above_limit
 from penstock.join.side_entries import Entries, Ints, Mask, Positions
 from penstock.join.side_index import SideIndex, side_dbs
 from penstock.join.side_node import KeySideKept
-from penstock.mapreduce import SourceKeys, held_db
+from penstock.mapreduce import SourceKeys, Writes, held_db
 from penstock.views import Join, SideView
 
-__all__ = ["JoinPart", "LimitHold", "SideDocuments", "StoredJoin", "StoredSide"]
+__all__ = [
+    "JoinPart",
+    "LimitHold",
+    "SideDocuments",
+    "StoredJoin",
+    "StoredSide",
+    "held_values",
+    "put_limit_holds",
+    "row_sides",
+]
 
 _LAST = (1 << 64) - 1
 _PAIRS = (How.INNER, How.LEFT, How.FULL)
@@ -39,6 +48,25 @@ class LimitHold:
     value: bytes
     left: int
     right: int
+
+
+def held_values(change: JoinChange) -> list[LimitHold]:
+    """Return the condition values that are above the limit after a change."""
+    return [LimitHold(one.value, one.left, one.right) for one in change.limited if one.is_held]
+
+
+def put_limit_holds(number: int, holds: Sequence[LimitHold], writes: Writes) -> None:
+    """Store condition values above the limit of the join with this number."""
+    if holds:
+        keys = [stored_key(one.value) for one in holds]
+        rows = [pack([one.value, one.left, one.right]) for one in holds]
+        own = [(key, seal(key, row)) for key, row in zip(keys, rows, strict=True)]
+        writes.puts.append((held_db(number), own))
+
+
+def row_sides(join: Join, sides: Sequence[SideView]) -> list[SideView]:
+    """Return those of the two sides of a join that its rows have."""
+    return list(sides[: min(2, len(join.row_sides))])
 
 
 class SideDocuments(Protocol):
@@ -121,7 +149,7 @@ class StoredJoin:
     @property
     def row_sides(self) -> list[SideView]:
         """Return the sides that a row has."""
-        return [side.view for side in self.sides[: min(2, len(self.join.row_sides))]]
+        return row_sides(self.join, [side.view for side in self.sides])
 
     def limited(self, reader: Reader) -> Iterator[LimitHold]:
         """Yield the condition values above the limit."""

@@ -187,7 +187,7 @@ VIEW_BUGS = [
 JOIN_BUGS = [
     Bug(
         "a join does not send its rows to the joins on it",
-        "join.join_node:JoinNode._send",
+        "join.joined_view:send_rows",
         "for view in views:",
         "for view in [own for own in views if own.keeps is False or own.view.index is False]:",
     ),

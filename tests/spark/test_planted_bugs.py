@@ -140,7 +140,6 @@ BUGS = [
             "index.add(segment, base, not table.has_ts)",
         ),
     ),
-    (rich, Bug("what is held is lost", "spark.backfill_job.bucket_documents.put_shares", "if rows:", "if not rows:")),
     (
         rich,
         Bug(

@@ -1,8 +1,10 @@
 """Fill a store in bulk. Parallel tasks compute the content that the engine would have after all records.
 
     records ──by key──▶ buckets: versions, segments, contributions ──by group──▶ ranges: rows and trees ─┐
-                                                      ▲                                                  │
-                                                      └────── contributions to the views on a view ──────┘
+                                   │                  ▲                                                  │
+                                   │                  ├────── contributions to the views on a view ──────┤
+                                   │                  │                                                  │
+                                   └─by condition value──▶ ranges: side indexes, joined rows ◀── entries ┘
 
 Tasks run the engine's own nodes over buckets of keys and ranges of groups. They write their results to files, which
 this process appends to a new store. Invariants:
@@ -41,21 +43,20 @@ from penstock.cache import (
 from penstock.engine import described, is_store, open_on, read_catalog, transferred, writer
 from penstock.mapreduce import rows_db
 from penstock.spark.backfill_job.bucket_documents import REPORT, BucketTask
-from penstock.spark.backfill_job.contribution_blobs import bounds_of
-from penstock.spark.backfill_job.range_tasks import PARTS, GroupRanges, RangeReduceTask, RangeSplitTask
 from penstock.spark.backfill_job.records_by_key import SCHEMA, IntakeTask
 from penstock.spark.backfill_job.result_loader import ResultLoader
+from penstock.spark.backfill_job.source_levels import SourceLevel, levels
 from penstock.spark.backfill_job.table_inputs import TableInput, table_input
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.task_messages import JobPlan, TablePlan, TaskReport
-from penstock.views import App, Position, Table, View, check_unjoined
+from penstock.views import App, Position, Table, check_unjoined
 
 __all__ = ["Backfilled", "backfill", "fill_documents"]
 
 BUCKET = 4 << 20  # approximate bytes of records in a bucket
 _MOST_BITS = 12
-_RANGE = 1 << 18  # approximate contributions in a range
+_RANGE = 1 << 18  # approximate contributions, or entries of sides, in a range
 _report = msgspec.msgpack.Decoder(TaskReport).decode
 
 
@@ -126,7 +127,8 @@ def backfill(
     if not given:
         raise DefinitionError("backfill() got no table; write backfill(app, store, users=df)")
     wanted = {app.table_of(name): source for name, source in given.items()}
-    check_unjoined(app.joins(), "a backfill", "fill the store with `penstock load` instead", given if refill else None)
+    if refill:
+        check_unjoined(app.joins(), "a refill", "load the tables into a new store instead", given)
     began = time.monotonic()
     spark = session(master) if spark is None else spark
     awake(spark)
@@ -156,7 +158,9 @@ def fill_documents(app: App, path: str, tables: Mapping[str, Any], spark: Any, p
         _runs(os.path.dirname(folder), path) as runs,
         blob_batches(spark),
     ):
-        _Backfill(app, spark, folder, runs, progress or _nobody, Backfilled(path), views=()).run(wanted, None, {})
+        _Backfill(app, spark, folder, runs, progress or _nobody, Backfilled(path), documents_only=True).run(
+            wanted, None, {}
+        )
 
 
 def _begun(app: App, path: str, wanted: Mapping[Table, Any]) -> int:
@@ -195,7 +199,7 @@ def _runs(staging: str, store: str) -> Iterator[str]:
 
 
 class _Backfill:
-    """One backfill. `views` are those to fill, by default all."""
+    """One backfill. With `documents_only` views and joins stay empty."""
 
     def __init__(
         self,
@@ -205,10 +209,10 @@ class _Backfill:
         runs: str,
         tell: Tell,
         out: Backfilled,
-        views: Sequence[View] | None = None,
+        documents_only: bool = False,
     ) -> None:
         self._app = app
-        self._wanted = app.views() if views is None else views
+        self._levels = [] if documents_only else levels(app)
         self._spark = spark
         self._folder = folder
         self._runs = runs
@@ -231,7 +235,7 @@ class _Backfill:
             filling = ResultLoader(store, layout.views, layout.origins)
             reports = self._stage("documents", lambda: self._documents(given, layout))
             self._stage("loading documents", lambda: self._fill(filling, layout, reports))
-            self._views(layout, filling, reports)
+            self._readers(layout, filling, reports)
             state = filling.finish(offsets)
             self._out.position, self._out.sources = state.position, dict(state.sources)
         finally:
@@ -261,7 +265,7 @@ class _Backfill:
             plan = TablePlan(numbers[own.table.name], first, bits, own.ts_kind, own.ordered)
             tables[own.table.name] = plan
             first += plan.buckets
-        views = {view.name: numbers[view.name] for view in self._wanted}
+        views = {name: numbers[name] for level in self._levels for name in level.names}
         origins = tuple(origin for own in given for origin in own.origins)
         return JobPlan(transferred(self._app), seed, os.path.abspath(self._runs), tables, views, origins)
 
@@ -295,41 +299,39 @@ class _Backfill:
             self._out.records += report.records
             self._out.rejected += report.rejected
             self._out.ties += report.ties
-            for view, held in report.held.items():
-                self._out.held[view] = self._out.held.get(view, 0) + held
+        self._count_held(reports)
 
     # -- views
 
-    def _views(self, layout: JobPlan, filling: ResultLoader, before: list[TaskReport]) -> None:
-        views = [view for view in self._wanted if isinstance(view.source, Table)]
-        level = 0
-        while views:
-            level += 1
-            ranges = _ranges(views, before)
+    def _readers(self, layout: JobPlan, filling: ResultLoader, files: list[TaskReport]) -> None:
+        """Fill views and joins, each after its sources. `files` have the contributions of the documents."""
+        for number, level in enumerate(self._levels, 1):
+            frames = level.frames(self._spark, layout, number, files, _RANGE)
             reports: list[TaskReport] = []
-            if ranges:
-                reports = self._stage("views", partial(self._level, layout, level, ranges, before))
-                self._stage("loading views", partial(filling.groups, self._announced("loading views", reports)))
-            for view in views:
+            for what, frame in frames.items():
+                own = self._stage(what, partial(self._collected, what, frame))
+                self._stage(f"loading {what}", partial(filling.groups, self._announced(f"loading {what}", own)))
+                reports += own
+            for view in level.views:
                 db = rows_db(layout.views[view.name])
                 self._out.rows[view.name] = sum(report.rows.get(db, 0) for report in reports)
-            for report in reports:
-                for name, held in report.held.items():
-                    self._out.held[name] = self._out.held.get(name, 0) + held
-            views = [view for view in self._wanted if view.source in views]
-            for report in before:
-                os.unlink(report.path)
-            before = reports
+            self._count_held(reports)
+            files = self._still_read([*files, *reports], self._levels[number:])
 
-    def _level(
-        self, layout: JobPlan, level: int, ranges: tuple[GroupRanges, ...], before: Sequence[TaskReport]
-    ) -> list[TaskReport]:
-        rows = [(i, report.path) for i, report in enumerate(before) if report.shares]
-        files = in_tasks(self._spark.createDataFrame(rows, "i int, path string"), "i", len(before))
-        parts = map_arrow(files, RangeSplitTask(layout, ranges), PARTS)
-        total = sum(own.count for own in ranges)
-        reduced = map_arrow(in_tasks(parts, "r", total), RangeReduceTask(layout, ranges, level), REPORT)
-        return self._collected("views", reduced)
+    @staticmethod
+    def _still_read(files: Sequence[TaskReport], left: Sequence[SourceLevel]) -> list[TaskReport]:
+        """Delete the files that no later level reads, and return the others."""
+        names = {name for level in left for name in level.readers}
+        out = [report for report in files if not names.isdisjoint(report.shares)]
+        for report in files:
+            if names.isdisjoint(report.shares):
+                os.unlink(report.path)
+        return out
+
+    def _count_held(self, reports: Sequence[TaskReport]) -> None:
+        for report in reports:
+            for name, held in report.held.items():
+                self._out.held[name] = self._out.held.get(name, 0) + held
 
     def _collected(self, what: str, frame: Any) -> list[TaskReport]:
         """Return the reports of a job, in the order of their numbers. Their files must be readable here."""
@@ -349,18 +351,3 @@ class _Backfill:
             self._tell(what, i, len(reports))
             yield report
         self._tell(what, len(reports), len(reports))
-
-
-def _ranges(views: Sequence[View], reports: Sequence[TaskReport]) -> tuple[GroupRanges, ...]:
-    """Return the ranges of groups of these views, for views with contributions."""
-    out: list[GroupRanges] = []
-    first = 0
-    for view in views:
-        found = [report.shares[view.name] for report in reports if view.name in report.shares]
-        total = sum(n for n, _ in found)
-        if not total:
-            continue
-        bounds = bounds_of([key for _, sample in found for key in sample], 1 + total // _RANGE)
-        out.append(GroupRanges(view.name, first, tuple(bounds)))
-        first += out[-1].count
-    return tuple(out)

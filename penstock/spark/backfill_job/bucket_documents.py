@@ -1,8 +1,8 @@
-"""Process the documents of one bucket: winning versions, the segment, and contributions to the views on the table.
+"""Process the documents of one bucket: winning versions, the segment, and contributions to views and sides of joins.
 
 The engine's own node of the table takes all records of the bucket as one batch, in their order, in an empty store.
-`ContributionCollector` nodes collect the contributions for its views. So versions, rejections, holds and remembered
-emissions are those of the engine for the same records. Invariants:
+Collecting nodes stand in place of its views and sides. So versions, rejections, holds and remembered emissions are
+those of the engine for the same records. Invariants:
 
 - A bucket is one batch. So no document has an earlier emission, and a held document has no contribution.
 - Records of a source without order are sorted by their canonical bytes, deletions first. So the greater bytes win a
@@ -25,6 +25,7 @@ from penstock.cache import (
     Limits,
     MemoryStore,
     PenstockError,
+    Reader,
     canonical,
     log_db,
     pack,
@@ -34,14 +35,13 @@ from penstock.cache import (
     unpack,
 )
 from penstock.gateway import NUMBER, Deletion, ReceivedRecord, TableBatch, TableNode, stamps_of
-from penstock.mapreduce import FunctionMapper, Spaces, Writes, emissions_db, held_db
-from penstock.spark.backfill_job.contribution_blobs import sample_of, share_of
-from penstock.spark.backfill_job.contribution_collector import ContributionCollector
+from penstock.mapreduce import FunctionMapper, Spaces, ViewNode, Writes, emissions_db
+from penstock.spark.backfill_job.contribution_collector import collecting_nodes, put_holds, put_shares
 from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile
 from penstock.spark.task_messages import Bucket, JobPlan, TaskReport
-from penstock.views import FieldMap, Table, reach
+from penstock.views import Table, reach
 
-__all__ = ["REPORT", "BucketTask", "put_shares"]
+__all__ = ["REPORT", "BucketTask"]
 
 REPORT = "report binary"
 _bucket = msgspec.msgpack.Decoder(Bucket).decode
@@ -131,11 +131,7 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
     if not plan.ordered:
         order, ties = _by_bytes(records, order, table)
     spaces = Spaces()
-    listeners = [
-        ContributionCollector(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
-        for view in app.views()
-        if view.source is table and view.name in layout.views
-    ]
+    listeners = collecting_nodes(app, table, layout, spaces)
     log = DocumentLog(plan.number, table.has_ts, max(1, order.size), _COLUMNS)
     node = TableNode(table, plan.number, listeners, log, spaces, layout.seed)
     node.ts_kind = plan.ts_kind
@@ -155,7 +151,9 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
             assert segment is not None, "a batch is one segment"
             frames.add(FrameKind.SEGMENT, table.name, [b""], [segment])
         for listener in listeners:
-            _view_emissions(frames, listener, reader, report)
+            _view_emissions(frames, listener, reader)
+        put_holds(frames, listeners, reader, report)
+        put_shares(frames, listeners, writes, report)
         rejects = [
             pack([int(records.major[i]), int(records.minor[i]), reason, got.form.value, got.data, got.size, got.ts])
             for place, reason in done.rejected.items()
@@ -167,28 +165,12 @@ def write_bucket(layout: JobPlan, number: int, blobs: Sequence[bytes]) -> TaskRe
     return report
 
 
-def _view_emissions(frames: TaskResultFile, listener: ContributionCollector, reader: Any, report: TaskReport) -> None:
-    """Write the remembered emissions of a view, its contributions, and its held documents."""
+def _view_emissions(frames: TaskResultFile, listener: ViewNode, reader: Reader) -> None:
+    """Write the remembered emissions of a view."""
     if isinstance(listener.mapper, FunctionMapper):
         [row] = reader.get_many(emissions_db(listener.number), [record_key(0)])
         if row is not None:
             frames.add(FrameKind.EMISSIONS, listener.name, [b""], [row])
-    put_shares(frames, [listener], reader, report)
-
-
-def put_shares(
-    frames: TaskResultFile, listeners: Sequence[ContributionCollector], reader: Any, report: TaskReport
-) -> None:
-    """Write the contributions to views, and their held documents."""
-    for listener in listeners:
-        rows = list(reader.scan(held_db(listener.number)))
-        if rows:
-            report.held[listener.name] = len(rows)
-            frames.add(FrameKind.ROWS, held_db(listener.number), [key for key, _ in rows], [row for _, row in rows])
-        part = listener.heard()
-        if part is not None and part.n:
-            frames.add(FrameKind.SHARE, listener.name, [b""], [share_of(listener, part).data()])
-            report.shares[listener.name] = part.n, sample_of(listener, part)
 
 
 def _by_bytes(records: _Records, order: Ints, table: Table) -> tuple[Ints, int]:

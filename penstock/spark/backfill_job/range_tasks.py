@@ -1,7 +1,7 @@
-"""Process the groups of one range of a view: their rows and trees, and contributions to the views on it.
+"""Process the groups of one range of a view: their rows and trees, and contributions to the views and joins on it.
 
-The engine's own reducers fold all contributions of the range at once, in an empty store. `ContributionCollector` nodes
-collect the contributions to the views on it, as for a table. Invariants:
+The engine's own reducers fold all contributions of the range at once, in an empty store. Collecting nodes stand in
+place of the views on it and of the sides that it is, as for a table. Invariants:
 
 - All contributions of a group are folded together. So its row equals that of a store that got them in one batch.
 - Rows and nodes of a range are written in the order of their keys, and ranges have that order too.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -20,9 +19,8 @@ import numpy as np
 
 from penstock.cache import MemoryStore
 from penstock.mapreduce import FunctionMapper, Spaces, TreeReduce, ViewNode, Writes, emissions_db, nodes_db, rows_db
-from penstock.spark.backfill_job.bucket_documents import put_shares
 from penstock.spark.backfill_job.contribution_blobs import ContributionShare, fields_count, joined_shares
-from penstock.spark.backfill_job.contribution_collector import ContributionCollector
+from penstock.spark.backfill_job.contribution_collector import collecting_nodes, put_holds, put_shares
 from penstock.spark.backfill_job.task_result_files import FrameKind, TaskResultFile, read_task_results
 from penstock.spark.task_messages import JobPlan, TaskReport
 from penstock.views import App, FieldMap
@@ -30,7 +28,6 @@ from penstock.views import App, FieldMap
 __all__ = ["PARTS", "GroupRanges", "RangeReduceTask", "RangeSplitTask"]
 
 PARTS = "r int, o int, blob binary"
-_CHUNK = 1 << 12
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -123,20 +120,16 @@ class RangeReduceTask:
         with TaskResultFile(path) as frames, store.read() as reader:
             dbs = [emissions_db(child.number) for child in children if isinstance(child.mapper, FunctionMapper)]
             for db in (rows_db(node.number), nodes_db(node.number), *dbs):
-                rows = reader.scan(db)
-                while chunk := list(islice(rows, _CHUNK)):
-                    frames.add(FrameKind.ROWS, db, [key for key, _ in chunk], [row for _, row in chunk])
-                    report.rows[db] = report.rows.get(db, 0) + len(chunk)
-            put_shares(frames, children, reader, report)
+                report.rows[db] = frames.add_rows(db, reader)
+            put_holds(frames, children, reader, report)
+            put_shares(frames, children, writes, report)
         return report
 
 
-def _nodes(app: App, name: str, layout: JobPlan) -> tuple[ViewNode, list[ContributionCollector]]:
-    """Return the node that folds a view, and the listeners for the views on it."""
+def _nodes(app: App, name: str, layout: JobPlan) -> tuple[ViewNode, list[ViewNode]]:
+    """Return the node that folds a view, and the collecting nodes on it."""
     view = app.view_of(name)
     node = ViewNode(view, layout.views[name], Spaces() if isinstance(view.map, FieldMap) else None, True)
-    children = [
-        ContributionCollector(child, layout.views[child.name], None) for child in app.views() if child.source is view
-    ]
-    node.children = list(children)
+    children = collecting_nodes(app, view, layout, None)
+    node.children = children
     return node, children

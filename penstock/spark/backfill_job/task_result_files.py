@@ -15,13 +15,14 @@ import secrets
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
+from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import msgspec
 from crc32c import crc32c
 
-from penstock.cache import StoreDamaged
+from penstock.cache import Reader, StoreDamaged
 
 __all__ = ["FrameKind", "TaskResultFile", "read_task_results"]
 
@@ -46,6 +47,8 @@ class FrameKind(IntEnum):
     """Contributions to the named view."""
     REJECT = 5
     """A rejected record of the named table: its place and the reason."""
+    ENTRIES = 6
+    """Entries of the named side of a join."""
 
 
 class TaskResultFile:
@@ -79,6 +82,14 @@ class TaskResultFile:
                 start, size = i + 1, 0
         if start < len(values):
             self._put(kind, name, keys[start:], values[start:])
+
+    def add_rows(self, db: str, reader: Reader) -> int:
+        """Add all rows of a database, in order. Return their number."""
+        rows, n = reader.scan(db), 0
+        while chunk := list(islice(rows, _CHUNK)):
+            self.add(FrameKind.ROWS, db, [key for key, _ in chunk], [row for _, row in chunk])
+            n += len(chunk)
+        return n
 
     def _put(self, kind: FrameKind, name: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         called, data = name.encode(), _encode((keys, values))
