@@ -4,6 +4,7 @@ from penstock.serve.access.access_tokens import AccessToken, Role, TokenFile, mo
 from penstock.serve.access.listen_address import ListenAddress, NotLoopback
 from penstock.serve.first_process import serve
 from penstock.serve.server_settings import ServerSettings
+from penstock.serve.tls.tls_files import TlsFiles
 
 __all__ = [
     "AccessToken",
@@ -11,6 +12,7 @@ __all__ = [
     "NotLoopback",
     "Role",
     "ServerSettings",
+    "TlsFiles",
     "TokenFile",
     "moment_of",
     "serve",

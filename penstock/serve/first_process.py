@@ -24,6 +24,7 @@ from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, di
 from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.child_process import ChildProcess
 from penstock.serve.server_settings import ServerSettings
+from penstock.serve.tls.tls_files import TlsContext
 from penstock.views import App
 
 if TYPE_CHECKING:
@@ -60,18 +61,21 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
     try:
         run = AccessToken("this-run", Role.ADMIN, digest_of(token))
         tokens = TokenBook(run, settings.token_file)
+        tls = None if settings.tls is None else TlsContext(settings.tls)
         sockets += settings.metrics.bound(1)
         address = _reached(settings.http, sockets[0])
         metrics = _reached(settings.metrics, sockets[-1])
         held += settings.grpc.bound(1)
         rpc = _reached(settings.grpc, held[0])
 
+        scheme = "http" if tls is None else "https"
+
         def ready() -> None:
             tell(f"gRPC on {rpc}")
-            tell(f"metrics on http://{metrics}/metrics")
-            tell(f"HTTP on http://{address}, access token of this run: {token}")
+            tell(f"metrics on {scheme}://{metrics}/metrics")
+            tell(f"HTTP on {scheme}://{address}, access token of this run: {token}")
 
-        fronts = _fronts_of(settings, sockets, tokens, rpc)
+        fronts = _fronts_of(settings, sockets, tokens, rpc, tls)
         if settings.in_process:
             return _in_process(app, settings, fronts[0], ready)
         return _FirstProcess(app, settings, sockets, fronts, ready, tell).run()
@@ -95,7 +99,11 @@ def must_be_installed() -> None:
 
 
 def _fronts_of(
-    settings: ServerSettings, sockets: list[socket.socket], tokens: TokenBook, rpc: ListenAddress
+    settings: ServerSettings,
+    sockets: list[socket.socket],
+    tokens: TokenBook,
+    rpc: ListenAddress,
+    tls: TlsContext | None,
 ) -> list[FrontSettings]:
     """Return the settings of each front. The first one serves the metrics too."""
     from penstock.serve.front_process import FrontSettings
@@ -105,7 +113,8 @@ def _fronts_of(
     *https, metrics = sockets
     calls = CallMeters(routes_of_api(), len(https))
     return [
-        FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls) for i, sock in enumerate(https)
+        FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls, tls)
+        for i, sock in enumerate(https)
     ]
 
 
@@ -135,6 +144,8 @@ class _FirstProcess:
         self._sockets = sockets
         self._fronts = fronts
         self._ready = ready
+        self._tls = fronts[0].tls
+        self._signals = _SIGNALS if self._tls is None else _SIGNALS | {signal.SIGHUP}
         self._tell = tell
         self._children: dict[str, ChildProcess] = {}
         self._began: dict[str, float] = {}
@@ -142,7 +153,7 @@ class _FirstProcess:
 
     def run(self) -> int:
         """Begin all children, and watch them until a signal."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         try:
             self._begin("holder")
             if self._await_holder():
@@ -226,8 +237,17 @@ class _FirstProcess:
 
     def _asked(self) -> bool:
         """Wait a moment for a signal. Return True if it asks for the end."""
-        found = signal.sigtimedwait(_SIGNALS, _LOOK)
+        found = signal.sigtimedwait(self._signals, _LOOK)
+        if found is not None and found.si_signo == signal.SIGHUP:
+            self._reload()
         return found is not None and found.si_signo in _ENDS
+
+    def _reload(self) -> None:
+        """Read the certificates again, for later fronts too, and have each front do so."""
+        if self._tls is not None and self._tls.reload():
+            for name, child in self._children.items():
+                if name != "holder":
+                    child.signal(signal.SIGHUP)
 
     def _reap(self) -> None:
         for name, code in self._ended():

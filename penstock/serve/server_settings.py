@@ -1,6 +1,6 @@
 """The settings of one server: addresses, processes, times.
 
-Invariant: a server listens on loopback addresses only, unless `exposed` is set.
+Invariant: a server listens on loopback addresses only, unless it has TLS or `exposed` is set.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from penstock.cache import DefinitionError
 from penstock.serve.access.access_tokens import TokenFile
 from penstock.serve.access.listen_address import ListenAddress, NotLoopback
+from penstock.serve.tls.tls_files import TlsFiles
 
 __all__ = ["ServerSettings"]
 
@@ -32,6 +33,8 @@ class ServerSettings:
     """The folder of snapshots; None is STORE.snapshots beside the store."""
     app_file: str | None = None
     """The file of the app, which `Migrate` compares with the store."""
+    tls: TlsFiles | None = None
+    """The certificate of the server; None for a server without TLS."""
     drain: float = 2.0
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
 
@@ -47,7 +50,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         for address in (self.http, self.metrics, self.grpc):
-            if not self.exposed and not address.is_loopback:
+            if self.tls is None and not self.exposed and not address.is_loopback:
                 raise NotLoopback(address)
         if self.fronts < 1:
             raise DefinitionError(f"fronts= is {self.fronts}; write 1 or more")

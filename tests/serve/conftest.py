@@ -11,7 +11,9 @@ from tests import closing
 _NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "grpc")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
-collect_ignore_glob = ["test_*.py", "http/*", "metrics/*", "access/*", "grpc/*"] if _MISSING else []
+collect_ignore_glob = (
+    ["test_*.py", "http/*", "metrics/*", "access/*", "grpc/*", "operations/*", "tls/*"] if _MISSING else []
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ class RunningServer:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._options = options
+        self.tls: ssl.SSLContext | None = None
+        """The context of connections, for a server with TLS."""
         self.port, self.metrics_port, self.rpc_port, self.token = 0, 0, 0, ""
 
     def __enter__(self) -> Self:
@@ -64,11 +67,11 @@ class RunningServer:
         errors.close()
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if metrics := re.search(r"metrics on http://127.0.0.1:(\d+)/", line):
+            if metrics := re.search(r"metrics on https?://127.0.0.1:(\d+)/", line):
                 self.metrics_port = int(metrics[1])
             if rpc := re.search(r"gRPC on 127.0.0.1:(\d+)", line):
                 self.rpc_port = int(rpc[1])
-            found = re.search(r"HTTP on http://127.0.0.1:(\d+), access token of this run: (\S+)", line)
+            found = re.search(r"HTTP on https?://127.0.0.1:(\d+), access token of this run: (\S+)", line)
             if found:
                 self.port, self.token = int(found[1]), found[2]
                 return self
@@ -109,6 +112,8 @@ class RunningServer:
 
     def connection(self, port: int = 0) -> http.client.HTTPConnection:
         """Return a connection to the API, or to another port."""
+        if self.tls is not None:
+            return http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=PATIENCE, context=self.tls)
         return http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=PATIENCE)
 
     def ask(self, method: str, path: str, body: bytes | None = None, port: int = 0, **headers: str) -> Answer:

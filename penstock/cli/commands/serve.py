@@ -12,7 +12,7 @@ from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 
 if TYPE_CHECKING:
-    from penstock.serve import TokenFile
+    from penstock.serve import TlsFiles, TokenFile
 
 _ROLES = ("read", "write", "operate", "metrics", "admin")
 _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
@@ -26,6 +26,7 @@ _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
         "penstock serve",
         "penstock serve --http 127.0.0.1:8080 --fronts 2",
         "penstock serve token add grafana --role metrics",
+        "penstock serve --http 0.0.0.0:7181 --tls-cert server.pem --tls-key server.key",
         "penstock serve --in-process --http 127.0.0.1:0 --grpc 127.0.0.1:0 --metrics 127.0.0.1:0",
     ],
 )
@@ -39,6 +40,10 @@ _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
 @click.option("--metrics", metavar="HOST:PORT", default=_METRICS, help=f"The address for Prometheus ({_METRICS}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
 @click.option("--in-process", is_flag=True, help="Serve and write in one process: for tests and tiny machines.")
+@click.option("--tls-cert", metavar="FILE", help="The certificate of the server and its chain, as PEM.")
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM without a password.")
+@click.option("--client-ca", metavar="FILE", help="The authority that must have signed certificates of clients.")
+@click.option("--san", metavar="NAME", help="With `token add`: the name in a certificate, in place of a token.")
 @click.option("--snapshots", metavar="DIR", help="The folder of snapshots (else STORE.snapshots beside the store).")
 @click.option(
     "--drain",
@@ -64,6 +69,10 @@ def serve(
     metrics: str,
     fronts: int,
     in_process: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    client_ca: str | None,
+    san: str | None,
     snapshots: str | None,
     drain: float,
     expose_without_tls: bool,
@@ -84,6 +93,10 @@ def serve(
     Front processes read the store. One process holds it for writing. If `penstock run` or another process holds it
     already, the writes go there. A process that ends is begun again.
 
+    With --tls-cert and --tls-key it listens on other addresses than loopback too. With --client-ca each client needs a
+    certificate of that authority, and `serve token add NAME --role ROLE --san NAME` gives a role to the name in it.
+    SIGHUP reads these files again, and open connections stay.
+
     At the first signal /readyz says 503. Then new requests are refused, streams end, and calls under way are finished.
     A second signal ends all processes at once. No answered write is lost.
     """
@@ -92,18 +105,45 @@ def serve(
 
     if words:
         file = TokenFile.of_store(ctx.store) if tokens is None else TokenFile(os.path.abspath(tokens))
-        return _token(ctx, file, words, role, tables, until)
-    if role or tables or until:
-        raise ExitError("--role, --table and --until belong to `penstock serve token add NAME`", WRONG)
+        return _token(ctx, file, words, role, tables, until, san)
+    if role or tables or until or san:
+        raise ExitError("--role, --table, --until and --san belong to `penstock serve token add NAME`", WRONG)
     addresses = ListenAddress.of(http), ListenAddress.of(metrics), ListenAddress.of(grpc)
     settings = ServerSettings(
-        ctx.store, *addresses, fronts, in_process, expose_without_tls, tokens, snapshots, ctx.app, drain
+        ctx.store,
+        *addresses,
+        fronts,
+        in_process,
+        expose_without_tls,
+        tokens,
+        snapshots,
+        ctx.app,
+        _tls(tls_cert, tls_key, client_ca),
+        drain,
     )
     return run(load_app(ctx), settings, click.echo)
 
 
+def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> TlsFiles | None:
+    """Return the files of TLS; None if there are none."""
+    from penstock.serve import TlsFiles
+
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise ExitError("TLS needs a certificate and its key; give --tls-cert FILE and --tls-key FILE", WRONG)
+    paths = [None if path is None else os.path.abspath(path) for path in (certificate, key, client_ca)]
+    return TlsFiles(str(paths[0]), str(paths[1]), paths[2])
+
+
 def _token(
-    ctx: Context, file: TokenFile, words: tuple[str, ...], role: str | None, tables: tuple[str, ...], until: str | None
+    ctx: Context,
+    file: TokenFile,
+    words: tuple[str, ...],
+    role: str | None,
+    tables: tuple[str, ...],
+    until: str | None,
+    san: str | None,
 ) -> int:
     """Add, list or remove access tokens."""
     from penstock.serve import Role, moment_of
@@ -112,18 +152,23 @@ def _token(
         for own in file.read():
             limits = ["all tables" if own.tables is None else ", ".join(sorted(own.tables))]
             limits += [] if own.until is None else [f"until {own.until.isoformat()}"]
+            limits += [own.digest] if own.digest.startswith("san:") else []
             click.echo(f"{own.name}  {own.role.value}  {', '.join(limits)}")
     elif len(words) == 3 and words[:2] == ("token", "remove"):
         file.remove(words[2])
         ctx.note(f"removed {words[2]}")
     elif len(words) == 3 and words[:2] == ("token", "add"):
         if role is None:
-            raise ExitError("a token needs a role; add --role read, write, metrics or admin", WRONG)
+            raise ExitError(f"a token needs a role; add --role {', '.join(_ROLES[:-1])} or {_ROLES[-1]}", WRONG)
         try:
             end = None if until is None else moment_of(until)
         except ValueError:
             raise ExitError(f"--until {until} is no time; write it as 2027-01-31 or 2027-01-31T12:00", WRONG) from None
-        click.echo(file.add(words[2], Role(role), frozenset(tables) or None, end))
+        if san is None:
+            click.echo(file.add(words[2], Role(role), frozenset(tables) or None, end))
+        else:
+            file.add_certificate(words[2], san, Role(role), frozenset(tables) or None, end)
+            ctx.note(f"clients with {san} in their certificate have the role {role}")
     else:
         raise ExitError("write `serve token add NAME`, `serve token list` or `serve token remove NAME`", WRONG)
     return DONE

@@ -1,5 +1,7 @@
 """Access tokens: a file of names, roles and digests, and the token of one run.
 
+A line may have the name in a client's certificate in place of a digest: `san:NAME`.
+
 The file never contains a token itself. A lost token is replaced, not read again. Invariants:
 
 - tokens are compared by digest, in constant time;
@@ -16,7 +18,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +34,7 @@ _log = logging.getLogger("penstock.serve")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LOOK = 0.5  # seconds between two looks at the file
 _ALL = "*"
+_SAN = "san:"
 
 
 class Permission(Enum):
@@ -77,6 +80,8 @@ def digest_of(secret: str) -> str:
 class AccessToken:
     """A token without its secret. `tables` limits it to some tables and the views on them.
 
+    With `digest` "san:NAME" a client proves it by a certificate with this alternative name.
+
     >>> token = AccessToken("board", Role.READ, digest_of("secret"), frozenset({"orders"}))
     >>> AccessToken.of_line(token.line) == token, token.line.split()[:2], token.line.split()[3:]
     (True, ['board', 'read'], ['orders', '*'])
@@ -91,6 +96,8 @@ class AccessToken:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(f"{self.name!r} is no name of a token; use letters, digits, '.', '_' and '-'")
+        if self.digest.startswith(_SAN) and not re.fullmatch(r"san:[!-~]{1,255}", self.digest):
+            raise DefinitionError(f"{self.digest[4:]!r} is no name in a certificate; write it as the certificate does")
 
     @property
     def line(self) -> str:
@@ -104,8 +111,8 @@ class AccessToken:
         """Return the token of a line; ValueError if it is none."""
         name, role, digest, *rest = line.split()
         tables, until = (*rest, *[_ALL] * (2 - len(rest)))
-        if not re.fullmatch("[0-9a-f]{64}", digest):
-            raise ValueError("its third word is no SHA-256 digest")
+        if not digest.startswith(_SAN) and not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError("its third word is neither a SHA-256 digest nor san:NAME")
         return cls(
             name,
             Role(role),
@@ -161,13 +168,22 @@ class TokenFile:
     def add(self, name: str, role: Role, tables: frozenset[str] | None, until: datetime | None) -> str:
         """Add a token, and return its secret, which is nowhere else."""
         secret = secrets.token_urlsafe(32)
-        token = AccessToken(name, role, digest_of(secret), tables, until)
+        self._add(AccessToken(name, role, digest_of(secret), tables, until))
+        return secret
+
+    def add_certificate(
+        self, name: str, san: str, role: Role, tables: frozenset[str] | None, until: datetime | None
+    ) -> None:
+        """Give a role to clients whose certificate has an alternative name."""
+        self._add(AccessToken(name, role, _SAN + san, tables, until))
+
+    def _add(self, token: AccessToken) -> None:
+        name = token.name
         with self._locked():
             known = self.read()
             if any(own.name == name for own in known):
                 raise DefinitionError(f"there is a token {name!r} already; remove it first, or choose another name")
             self._write([*known, token])
-        return secret
 
     def remove(self, name: str) -> None:
         """Remove a token."""
@@ -222,12 +238,19 @@ class TokenBook:
 
     def find(self, secret: str) -> AccessToken | None:
         """Return the token with this secret; None if there is none, or its time is over."""
+        return self._found(digest_of(secret))
+
+    def find_certificate(self, names: Iterable[str]) -> AccessToken | None:
+        """Return the token of a client whose certificate has these alternative names; None if there is none."""
+        return next((found for name in names if (found := self._found(_SAN + name)) is not None), None)
+
+    def _found(self, digest: str) -> AccessToken | None:
         if self._clock() >= self._next:
             self._next = self._clock() + _LOOK
             self._refresh()
-        digest, found = digest_of(secret), None
+        found, proof = None, digest.encode()
         for token in self._tokens:
-            if hmac.compare_digest(token.digest, digest):
+            if hmac.compare_digest(token.digest.encode(), proof):
                 found = token
         return None if found is None or found.expired(datetime.now(UTC)) else found
 

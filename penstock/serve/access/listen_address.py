@@ -17,7 +17,7 @@ class NotLoopback(PenstockError):
 
     >>> print(NotLoopback(ListenAddress("0.0.0.0", 7181)))
     0.0.0.0:7181 is open to other machines, and access tokens and data would be readable on the way; write \
---expose-without-tls if that is meant, or listen on 127.0.0.1:7181
+--tls-cert CERT.pem --tls-key KEY.pem, or --expose-without-tls if that is meant, or listen on 127.0.0.1:7181
     """
 
     def __init__(self, address: ListenAddress) -> None:
@@ -27,7 +27,8 @@ class NotLoopback(PenstockError):
     def __str__(self) -> str:
         return (
             f"{self.address} is open to other machines, and access tokens and data would be readable on the way; write "
-            f"--expose-without-tls if that is meant, or listen on 127.0.0.1:{self.address.port}"
+            "--tls-cert CERT.pem --tls-key KEY.pem, or --expose-without-tls if that is meant, or listen on "
+            f"127.0.0.1:{self.address.port}"
         )
 
 

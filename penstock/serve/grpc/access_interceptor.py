@@ -16,17 +16,26 @@ from penstock.serve.access.table_limits import must_be_allowed
 from penstock.serve.grpc.error_status import CallRefused, abort
 from penstock.views import App
 
-__all__ = ["AccessInterceptor"]
+__all__ = ["AccessInterceptor", "certified_names"]
 
 _OPEN = "/grpc.health.v1.Health/"
 
 
 class AccessInterceptor(grpc.ServerInterceptor):
-    """The access check of one port. `permissions` are those of its methods; another method needs `rest`."""
+    """The access check of one port. `permissions` are those of its methods; another method needs `rest`.
+
+    With `certified` clients have certificates. A call without a token is then checked by the names in it.
+    """
 
     def __init__(
-        self, app: App, tokens: TokenBook, permissions: Mapping[str, Permission], rest: Permission = Permission.READ
+        self,
+        app: App,
+        tokens: TokenBook,
+        permissions: Mapping[str, Permission],
+        rest: Permission = Permission.READ,
+        certified: bool = False,
     ) -> None:
+        self._certificates = certified
         self._app = app
         self._tokens = tokens
         self._permissions = dict(permissions)
@@ -41,6 +50,8 @@ class AccessInterceptor(grpc.ServerInterceptor):
         if handler is None or details.method.startswith(_OPEN):
             return handler
         token = self._token(details)
+        if token is None and self._certificates and _names_no_token(details):
+            return _limited(handler, self._certified(self._permissions.get(details.method, self._rest)))
         needs = self._permissions.get(details.method, self._rest)
         try:
             if token is None:
@@ -58,6 +69,22 @@ class AccessInterceptor(grpc.ServerInterceptor):
                 return self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
         return None
 
+    def _certified(self, needs: Permission) -> Callable[[Any, grpc.ServicerContext], None]:
+        """Return the check of calls without a token: by the names in the client's certificate."""
+
+        def check(request: Any, context: grpc.ServicerContext) -> None:
+            token = self._tokens.find_certificate(certified_names(context))
+            if token is None:
+                abort(context, CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN))
+            try:
+                must_be_allowed(token, needs)
+            except PermissionError as error:
+                abort(context, _refusal(error))
+            if token.tables is not None:
+                self._check(token)(request, context)
+
+        return check
+
     def _check(self, token: AccessToken) -> Callable[[Any, grpc.ServicerContext], None]:
         def check(request: Any, context: grpc.ServicerContext) -> None:
             try:
@@ -70,6 +97,16 @@ class AccessInterceptor(grpc.ServerInterceptor):
 
 
 _NO_TOKEN = "the access token is missing, unknown or expired; send the metadata `authorization: Bearer TOKEN`"
+
+
+def certified_names(context: grpc.ServicerContext) -> list[str]:
+    """Return the alternative names in the certificate of a client; none without TLS."""
+    names: Any = context.auth_context().get("x509_subject_alternative_name", ())
+    return [name.decode("latin-1") for name in names]
+
+
+def _names_no_token(details: grpc.HandlerCallDetails) -> bool:
+    return all(name != "authorization" for name, _ in details.invocation_metadata or ())
 
 
 def _names_of(request: Any) -> list[str | None]:

@@ -32,7 +32,10 @@ _PING = 10_000  # milliseconds between two pings that a client may send
 
 
 class GrpcServer:
-    """The server of one port. `rest` is the permission of methods that are in no service here, as reflection."""
+    """The server of one port. `rest` is the permission of methods that are in no service here, as reflection.
+
+    With `certified` the credentials require a certificate of each client.
+    """
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class GrpcServer:
         *,
         rest: Permission = Permission.READ,
         credentials: grpc.ServerCredentials | None = None,
+        certified: bool = False,
     ) -> None:
         permissions = {path: needs for own in services for path, needs in own.permissions.items()}
         self._threads = ThreadPoolExecutor(threads, "penstock-rpc")
@@ -58,7 +62,7 @@ class GrpcServer:
             ("grpc.keepalive_permit_without_calls", 1),
         ]
         self._server = grpc.server(
-            self._threads, interceptors=[AccessInterceptor(app, tokens, permissions, rest)], options=options
+            self._threads, interceptors=[AccessInterceptor(app, tokens, permissions, rest, certified)], options=options
         )
         for own in services:
             self._server.add_generic_rpc_handlers((own.handler,))

@@ -14,12 +14,14 @@ from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.http.responses import RequestRefused, refused
 from penstock.serve.store.call_meters import FrontMeter
 
-__all__ = ["TEMPLATE", "TOKEN", "Gate"]
+__all__ = ["CERTIFIED", "TEMPLATE", "TOKEN", "Gate"]
 
 TEMPLATE = "penstock.route"
 """The name under which the scope of a request has the path of its route, with {name} in place of names."""
 TOKEN = "penstock.token"
 """The name under which the scope of a request has its access token."""
+CERTIFIED = "penstock.certified"
+"""The name under which the state of a connection has the names in the client's certificate."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -94,6 +96,9 @@ class Gate:
             return
         kind, _, given = headers.get(b"authorization", "").partition(" ")
         token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
+        certified = scope.get("state", {}).get(CERTIFIED, ())
+        if token is None and not given and certified:
+            token = self._tokens.find_certificate(certified)
         if token is None:
             raise RequestRefused(
                 401,

@@ -1,0 +1,1 @@
+"""TLS of a server: its certificate, and the certificates of clients."""
