@@ -13,7 +13,7 @@ from penstock.cache import DocumentLog, Reader, Slots, same_document
 from penstock.gateway.intake.intake import Records
 from penstock.gateway.lines.stored_lines import unwrap
 from penstock.gateway.table_memory import TableMemory
-from penstock.mapreduce import DocumentFields
+from penstock.mapreduce import DocumentFields, PooledTexts
 
 __all__ = ["equal_to_stored", "is_equal_to_stored"]
 
@@ -40,8 +40,13 @@ def _equal_inputs(memory: TableMemory, records: Records, which: NDArray[np.int64
     for key, codes in records.columns.codes.items():
         out &= codes[at] == old.codes[key]
     for path, column in records.columns.inputs.items():
-        before = old.inputs[path]
-        out &= (column.lane[at] == before.lane) & (column.take(at).kinds() == before.kinds())
+        before, now = old.inputs[path], column.take(at)
+        out &= (now.lane == before.lane) & (now.kinds() == before.kinds())
+        if isinstance(before.objs, PooledTexts) and now.objs:
+            texts = (before.objs.number >= 0) & out
+            rows = texts.nonzero()[0]
+            values = map(now.objs.get, rows.tolist())
+            out[rows] = before.objs.pool.find(list(values)) == before.objs.number[rows]
     for where, conditions in records.columns.where.items():
         out &= conditions[at] == old.where[where]
     return out

@@ -22,12 +22,15 @@ from penstock.mapreduce import (
     Emissions,
     FieldPlan,
     LaneKind,
+    PooledTexts,
+    TextPool,
     Yielded,
     lane_of,
     value_of,
 )
 from penstock.views import Key, Path, Where
 
+_SPARE_TEXTS = 1 << 12  # a pool may have so many texts beyond two for each slot
 _INTS = tuple(
     (kind, np.dtype(kind).itemsize, int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     for kind in (np.int16, np.int32, np.int64)
@@ -67,46 +70,77 @@ class SlotCodes:
 
 
 class SlotColumn:
-    """Values by slot."""
+    """Values by slot. A text is in the lane as its number in a pool, from 1 on."""
 
-    __slots__ = ("_capacity", "kind", "lane", "objs")
+    __slots__ = ("_capacity", "kind", "lane", "objs", "pool")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self.lane: NDArray[Any] = np.zeros(first_size(capacity), np.int16)
         self.kind: NDArray[np.uint8] | None = None
         self.objs: dict[int, Any] = {}
+        self.pool = TextPool()
 
     def put(self, slots: Slots, column: Column, used: int) -> None:
         """Set the values of these slots."""
         if not slots.size:
             return
-        self._fit(*bounds(column.lane), column.kind is not None, used)
-        self.lane[slots] = column.lane
+        if len(self.pool) > 2 * used + _SPARE_TEXTS:
+            self._drop_texts(used)
+        lane, beside = self._pooled(column) if column.objs else (column.lane, {})
+        self._fit(*bounds(lane), column.kind is not None, used)
+        self.lane[slots] = lane
         if self.kind is not None:
             self.kind[slots] = column.kinds()
         if self.objs:
             for slot in slots.tolist():
                 self.objs.pop(slot, None)
-        if column.objs:
+        if beside:
             listed = slots.tolist()
-            self.objs.update((listed[i], value) for i, value in column.objs.items())
+            self.objs.update((listed[i], value) for i, value in beside.items())
+
+    def _pooled(self, column: Column) -> tuple[NDArray[np.int64], dict[int, Any]]:
+        """Return the lanes of a column with texts in the pool, and the other values without a lane."""
+        own = {row: value for row, value in column.objs.items() if type(value) is str}
+        lane = column.lane.copy()
+        lane[np.fromiter(own, np.int64, len(own))] = self.pool.numbers(list(own.values())) + 1
+        if len(own) == len(column.objs):
+            return lane, {}
+        return lane, {row: value for row, value in column.objs.items() if row not in own}
+
+    def _drop_texts(self, used: int) -> None:
+        """Make a pool without the texts that no slot has. Columns that were taken keep the former one."""
+        if self.kind is None:
+            self.pool = TextPool()
+            return
+        own = ((self.kind[:used] == LaneKind.OTHER) & (self.lane[:used] > 0)).nonzero()[0]
+        numbers, place = np.unique(self.lane[own], return_inverse=True)
+        former, self.pool = self.pool, TextPool()
+        self.lane[own] = (self.pool.numbers([former.texts[number - 1] for number in numbers.tolist()]) + 1)[place]
 
     def put_one(self, slot: int, value: Any, keep: bool, used: int) -> None:
         """Set the value of one slot; `keep` keeps a value that is not a number."""
         lane, kind = lane_of(value)
+        text = keep and type(value) is str
+        if text:
+            lane = self.pool.number(value) + 1
         self._fit(lane, lane, kind is not LaneKind.INT, used)
         self.lane[slot] = lane
         if self.kind is not None:
             self.kind[slot] = kind
         self.objs.pop(slot, None)
-        if kind is LaneKind.BIG or (keep and kind is LaneKind.OTHER):
+        if kind is LaneKind.BIG or (keep and kind is LaneKind.OTHER and not text):
             self.objs[slot] = value
 
     def take_one(self, slot: int) -> Any:
         """Return the value of one slot; a value that was not kept reads as True."""
         lane = self.lane.item(slot)
-        return lane if self.kind is None else value_of(lane, self.kind.item(slot), self.objs.get(slot, True))
+        if self.kind is None:
+            return lane
+        kind = self.kind.item(slot)
+        if kind == LaneKind.OTHER and lane:
+            return self.pool.texts[lane - 1]
+        return value_of(lane, kind, self.objs.get(slot, True))
 
     def _fit(self, low: int, high: int, mixed: bool, used: int) -> None:
         """Make room for lanes from low to high; `mixed` if not all values are ints."""
@@ -120,15 +154,23 @@ class SlotColumn:
 
     def take(self, slots: Slots) -> Column:
         """Return the values of these slots."""
-        objs: dict[int, Any] = {}
+        lane, kind = self.lane[slots].astype(np.int64), None if self.kind is None else self.kind[slots]
+        beside: dict[int, Any] = {}
         if self.objs:
             found = enumerate(map(self.objs.get, slots.tolist()))
-            objs = {i: value for i, value in found if value is not None}
-        return Column(self.lane[slots].astype(np.int64), None if self.kind is None else self.kind[slots], objs)
+            beside = {i: value for i, value in found if value is not None}
+        if kind is None or not len(self.pool):
+            return Column(lane, kind, beside)
+        text = kind == LaneKind.OTHER
+        return Column(np.where(text, 0, lane), kind, PooledTexts(self.pool, np.where(text, lane, 0) - 1, beside))
 
     def cost(self) -> int:
         """Return the bytes per slot."""
         return int(self.lane.itemsize) + (self.kind is not None)
+
+    def objects(self) -> int:
+        """Return the number of values without a lane."""
+        return len(self.objs) + len(self.pool)
 
 
 class SlotEmissions:
@@ -248,8 +290,8 @@ class TableMemory:
         each = (0 if self.lo is None else 8) + (0 if self.hi is None else 8) + len(self.where)
         each += sum(codes.lane.itemsize for codes in self.codes.values())
         each += sum(c.cost() for c in self.inputs.values()) + sum(f.cost() for f in self.functions.values())
-        objs = sum(len(c.objs) for c in self.inputs.values())
-        objs += sum(len(f.values.objs) + 4 * len(f.many) for f in self.functions.values())
+        objs = sum(c.objects() for c in self.inputs.values())
+        objs += sum(f.values.objects() + 4 * len(f.many) for f in self.functions.values())
         return each * used + 200 * objs
 
     def stamps(self, slots: Slots) -> Stamps:

@@ -138,10 +138,22 @@ class ConditionKeys:
         """Return the condition values of these group codes."""
         known, size = int(self._keys.lane.size), self._groups.size
         if known < size:
-            fresh = SourceKeys.of_encoded([self._groups.whole(code) for code in range(known, size)])
-            if all(text is None for text in (() if fresh.text is None else fresh.text.tolist())):
-                fresh = SourceKeys(fresh.lane, None)
+            fresh = _keys_of(self._groups, known)
             self._keys = SourceKeys.join([self._keys, fresh])
             self._hashes = np.concatenate([self._hashes, fresh.hashes()])
         text = None if self._keys.text is None else self._keys.text[codes]
         return SourceKeys(self._keys.lane[codes], text, self._hashes[codes])
+
+
+def _keys_of(groups: Groups, start: int) -> SourceKeys:
+    """Return the groups from a code on as keys. The token of a group that is an int is that int."""
+    tokens = groups.tokens[start:]
+    types = set(map(type, tokens))
+    if types == {int}:
+        return SourceKeys.of(tokens)
+    whole = [groups.whole(code) for code in range(start, start + len(tokens))]
+    if int in types:
+        return SourceKeys.of_encoded(whole)
+    text = np.empty(len(whole), object)
+    text[:] = whole
+    return SourceKeys(np.zeros(len(whole), np.int64), text)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from penstock.cache import decode_key, encode_entry
 from penstock.join.joined_rows import JoinedRows
 from penstock.join.side_entries import Entries, Ints, Mask
-from penstock.mapreduce import Codes, Column, FieldPlan, SourceKeys, Spaces, condition, group_codes
+from penstock.mapreduce import Codes, Column, FieldPlan, Groups, SourceKeys, Spaces, condition
 from penstock.views import Key, Path, SideView, Where, reach
 
 __all__ = ["RowColumns", "encoded_keys", "row_documents", "row_keys", "selected"]
@@ -47,6 +47,17 @@ class RowColumns:
             self._known[path] = column
         return column, index
 
+    def codes(self, path: Path, groups: Groups) -> Codes:
+        """Return the values at a path as group codes. They are found once for the entries of a side."""
+        projection, entries, index, first = self._sides[path[0]]
+        if path[first:] in projection:
+            codes = entries.codes(projection.index(path[first:]), groups)
+        else:
+            codes = _field(projection, entries, path[first:]).codes(groups)
+        if index.size and index.min() < 0:
+            codes = np.append(codes, np.int32(groups.code(None)))
+        return codes[index]
+
     def column(self, path: Path) -> Column:
         """Return the values at a path."""
         column, index = self.entries_of(path)
@@ -63,9 +74,7 @@ class ViewColumns:
     def __init__(self, plan: FieldPlan, spaces: Spaces, rows: RowColumns) -> None:
         parts: dict[Path, Codes] = {}
         for path in plan.group_paths:
-            column, index = rows.entries_of(path)
-            values = column.values()
-            parts[path] = group_codes(values, len(values), spaces.part(path), False)[index]
+            parts[path] = rows.codes(path, spaces.part(path))
         self.codes: dict[Key, Codes] = {key: spaces.codes(key, parts, rows.n) for key in plan.groups}
         self.inputs = {path: rows.column(path) for path in plan.inputs}
         self.where: dict[Where, NDArray[np.bool_]] = {where: rows.mask(where) for where in plan.wheres}

@@ -12,7 +12,7 @@ Entries of one condition value are therefore adjacent in the order of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import canonical, unpack
 from penstock.join.entry_texts import Texts
-from penstock.mapreduce import Column, LaneKind, SourceKeys
+from penstock.mapreduce import Codes, Column, Groups, LaneKind, SourceKeys
 
 __all__ = [
     "Entries",
@@ -35,6 +35,7 @@ __all__ = [
     "positions_of",
     "same_columns",
     "same_entries",
+    "same_projections",
 ]
 
 Ints = NDArray[np.int64]
@@ -58,7 +59,9 @@ class Entries:
     lanes: Ints  # a row for each entry, a column for condition value, key and each field
     kinds: NDArray[np.uint8] | None  # None: every value is an INT
     texts: Texts | None  # values that have no lane
-    fields: tuple[Column, ...] | None = None  # the projection of entries that are looked up and never stored
+    fields: tuple[Column, ...] | None = None  # the projection of entries that are never stored
+    _columns: dict[int, Column] = field(default_factory=dict, repr=False)  # by field, once it is read
+    _codes: dict[int, list[tuple[Groups, Codes]]] = field(default_factory=dict, repr=False)  # the same fields as groups
 
     def __len__(self) -> int:
         return int(self.at.size)
@@ -108,11 +111,16 @@ class Entries:
 
     @classmethod
     def of_columns(cls, keys: SourceKeys, columns: Sequence[Column]) -> Entries:
-        """Make entries whose condition values are their keys, without a conversion of their fields."""
+        """Make entries whose condition values are their keys, and that are never stored."""
         known = SourceKeys(keys.lane, keys.text, keys.hashes())
-        own = cls.of(known, known)
-        own.fields = tuple(columns)
-        return own
+        return cls.unstored(known, known, columns)
+
+    @classmethod
+    def unstored(
+        cls, values: SourceKeys, keys: SourceKeys, columns: Sequence[Column], null: Mask | None = None
+    ) -> Entries:
+        """Make entries that are never stored. Their fields are not converted."""
+        return replace(cls.of(values, keys, (), null), fields=tuple(columns))
 
     def take(self, index: NDArray[Any]) -> Entries:
         """Return the entries at these indexes or under this mask."""
@@ -187,11 +195,16 @@ class Entries:
         null: Mask = self.kinds[:, VALUE] == LaneKind.NULL
         return null if null.any() else None
 
-    def column(self, field: int) -> Column:
-        """Return one field of the projection, by its number from 0."""
+    def column(self, number: int) -> Column:
+        """Return one field of the projection, by its number from 0. It is converted once."""
         if self.fields is not None:
-            return self.fields[field]
-        i = FIELDS + field
+            return self.fields[number]
+        found = self._columns.get(number)
+        if found is None:
+            found = self._columns[number] = self._column(FIELDS + number)
+        return found
+
+    def _column(self, i: int) -> Column:
         lane = np.ascontiguousarray(self.lanes[:, i])
         if self.kinds is None:
             return Column(lane)
@@ -201,10 +214,20 @@ class Entries:
             objs = {row: unpack(own) for row, own in enumerate(self.texts.column(i)) if own}
         return Column(lane, kind, objs).narrow()
 
+    def codes(self, number: int, groups: Groups) -> Codes:
+        """Return one field as group codes. They are found once."""
+        known = self._codes.setdefault(number, [])
+        for own, codes in known:
+            if own is groups:
+                return codes
+        codes = self.column(number).codes(groups)
+        known.append((groups, codes))
+        return codes
+
     def listed(self) -> list[tuple[bytes | None, bytes, list[Any]]]:
         """Return the encoded condition value, None for null, the encoded key and the fields of each entry."""
         values, keys = self.values(), self.keys()
-        fields = [self.column(field).values() for field in range(self.width)]
+        fields = [self.column(number).values() for number in range(self.width)]
         null = self.null()
         nulls = [False] * len(self) if null is None else null.tolist()
         out: list[tuple[bytes | None, bytes, list[Any]]] = []
@@ -284,6 +307,16 @@ def same_columns(a: Entries, i: Ints, b: Entries, j: Ints, columns: int) -> Mask
             same &= left[i, column] == right[j, column]
     if a.texts is not None and b.texts is not None:
         same = a.texts.same(i, b.texts, j, columns, same)
+    return same
+
+
+def same_projections(entries: Entries, i: Ints, j: Ints) -> Mask:
+    """Mark the pairs of entries i and j with equal condition values, keys and fields."""
+    if entries.fields is None:
+        return same_columns(entries, i, entries, j, FIELDS + entries.width)
+    same = same_entries(entries, i, entries, j)
+    for column in entries.fields:
+        same &= column.equal(i, j)
     return same
 
 

@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from penstock.cache import FEW, Reader, decode_key
+from penstock.cache import FEW, Reader
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.joined_rows import KeptEntries, SideChange
@@ -130,7 +130,8 @@ class SideNode(ViewNode):
             own, index, null = own.take(matching), index[matching], null[matching]
         text = None if keys.text is None else keys.text[index]
         columns = [own.inputs[path] for path in self.side.projection]
-        return Entries.of(
+        make = Entries.unstored if self.index is None else Entries.of
+        return make(
             self._values.keys.of(own.code), SourceKeys(keys.lane[index], text), columns, null if null.any() else None
         )
 
@@ -187,7 +188,7 @@ class _SideValues:
         """Mark the codes whose condition value is null. One null part of a composite value is enough."""
         known, size = self._null.size, self.groups.size
         if known < size:
-            fresh = [self._is_null(decode_key(self.groups.whole(code))) for code in range(known, size)]
+            fresh = list(map(self._is_null, map(self.groups.value, range(known, size))))
             self._null = np.concatenate([self._null, np.array(fresh, bool)])
         out: Mask = self._null[codes]
         return out

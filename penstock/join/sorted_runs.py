@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.join.side_entries import (
-    FIELDS,
     Entries,
     Ints,
     Mask,
     Positions,
     in_order,
     places_within,
-    same_columns,
     same_entries,
+    same_projections,
 )
 
 __all__ = ["EntryChanges", "SortedRuns", "changed_entries"]
@@ -181,7 +180,7 @@ def changed_entries(minus: Entries, plus: Entries) -> tuple[Entries, Entries]:
     first, second = order[tie], order[tie + 1]
     equal = same_entries(both, first, both, second)
     first, second = first[equal], second[equal]
-    same = same_columns(both, first, both, second, FIELDS + both.width)
+    same = same_projections(both, first, second)
     stays = np.ones(len(both), bool)
     stays[first[same]] = stays[second[same]] = False
     n = len(minus)

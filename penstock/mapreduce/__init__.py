@@ -4,6 +4,7 @@ from penstock.mapreduce.columns.column import Column, LaneKind, lane_of, value_o
 from penstock.mapreduce.columns.group_codes import BAD, MANY, NONE, Codes, Groups
 from penstock.mapreduce.columns.items import Items, SourceKeys
 from penstock.mapreduce.columns.partition_ranges import KeyRanges, even_starts
+from penstock.mapreduce.columns.text_pool import PooledTexts, TextPool
 from penstock.mapreduce.columns.value_columns import condition, group_codes, key_lane, key_lanes
 from penstock.mapreduce.damage_places import view_labels
 from penstock.mapreduce.decode.column_transfer import Receiver, plan_data
@@ -129,6 +130,7 @@ __all__ = [
     "Node",
     "Pairs",
     "Part",
+    "PooledTexts",
     "Receiver",
     "ReduceNode",
     "ResultChanges",
@@ -140,6 +142,7 @@ __all__ = [
     "SourceKeys",
     "Spaces",
     "StoredCodec",
+    "TextPool",
     "TransactionContributions",
     "TreeFault",
     "TreeReduce",

@@ -19,6 +19,8 @@ from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.view_node import ViewNode
 from penstock.views import FilteredField, Path, reach
 
+_PLAIN = frozenset({int, str, type(None)})
+
 
 @dataclass(slots=True)
 class DocumentFields:
@@ -41,9 +43,8 @@ class DocumentFields:
 
 
 def _may_equal(a: Any, b: Any) -> bool:
-    """Compare ints and nulls; other values count as equal, and the documents must be compared."""
-    plain = (type(a) is int or a is None) and (type(b) is int or b is None)
-    return not plain or a == b
+    """Compare ints, texts and nulls; other values count as equal, and the documents must be compared."""
+    return type(a) not in _PLAIN or type(b) not in _PLAIN or a == b
 
 
 class DocumentReader:

@@ -41,9 +41,9 @@ BUGS = [
     ),
     Bug(
         "a composite condition matches by one part",
-        "join.conditions:ConditionKeys.of",
-        "self._groups.whole(code) for code in range(known, size)",
-        "own[:4] if own[:1] == b'\\x07' else own for own in map(self._groups.whole, range(known, size))",
+        "join.conditions:_keys_of",
+        "groups.whole(code) for code in range(start, start + len(tokens))",
+        "own[:4] if own[:1] == b'\\x07' else own for own in map(groups.whole, range(start, start + len(tokens)))",
     ),
     Bug("1 does not match 1.0", "mapreduce.columns.group_codes:Groups.code", "[int(value)]", "[f'{value}']"),
     Bug(

@@ -11,13 +11,17 @@ are in `objs` by index. Invariants:
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from penstock.cache import canonical
+from penstock.mapreduce.columns.group_codes import Codes, Groups
+from penstock.mapreduce.columns.text_pool import PooledTexts
 
 Ints = NDArray[np.int64]
 Kinds = NDArray[np.uint8]
@@ -74,7 +78,7 @@ class Column:
 
     lane: Ints
     kind: Kinds | None = None
-    objs: dict[int, Any] = field(default_factory=dict)
+    objs: Mapping[int, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.lane.size)
@@ -91,6 +95,9 @@ class Column:
                 pass
         elif types == {float}:
             return cls(np.fromiter(values, np.float64, n).view(np.int64), np.full(n, LaneKind.FLOAT, np.uint8))
+        elif types == {str}:
+            kind = np.full(n, LaneKind.OTHER, np.uint8)
+            return cls(np.zeros(n, np.int64), kind, dict(enumerate(values)) if keep else {})
         elif not types <= {int, float, type(None)}:
             return cls._mixed(values, keep)
         elif types == {float, type(None)}:
@@ -152,8 +159,10 @@ class Column:
     def take(self, index: NDArray[Any]) -> Column:
         """Return the rows at these indexes or under this mask."""
         at = index.nonzero()[0] if index.dtype == bool else index
-        objs: dict[int, Any] = {}
-        if self.objs and _FEW * at.size < self.lane.size:  # a small selection costs only its own rows
+        objs: Mapping[int, Any] = {}
+        if isinstance(self.objs, PooledTexts):
+            objs = self.objs.take(at)
+        elif self.objs and _FEW * at.size < self.lane.size:  # a small selection costs only its own rows
             objs = {j: self.objs[i] for j, i in enumerate(at.tolist()) if i in self.objs}
         elif self.objs:
             held = np.zeros(self.lane.size, bool)
@@ -164,6 +173,8 @@ class Column:
 
     def part(self, a: int, b: int) -> Column:
         """Return rows a to b, with memory of their own."""
+        if isinstance(self.objs, PooledTexts):
+            return self.take(np.arange(a, b))
         objs = {i - a: self.objs[i] for i in range(a, b) if i in self.objs} if self.objs else {}
         return Column(self.lane[a:b].copy(), None if self.kind is None else self.kind[a:b].copy(), objs)
 
@@ -172,6 +183,8 @@ class Column:
         if self.kind is None:
             out: list[Any] = self.lane.tolist()
             return out
+        if isinstance(self.objs, PooledTexts) and self.objs.whole:
+            return self.objs.listed()
         if self.lane.size <= _FEW:
             rows = enumerate(zip(self.lane.tolist(), self.kind.tolist(), strict=True))
             return [value_of(lane, kind, self.objs.get(i, True)) for i, (lane, kind) in rows]
@@ -196,9 +209,24 @@ class Column:
             kind = np.concatenate(
                 [np.full(len(p), LaneKind.INT, np.uint8) if p.kind is None else p.kind for p in parts]
             )
-        objs: dict[int, Any] = {}
-        at = 0
-        for p in parts:
-            objs.update(zip([at + i for i in p.objs], p.objs.values(), strict=True) if at else p.objs)
-            at += len(p)
-        return Column(lane, kind, objs)
+        return Column(lane, kind, PooledTexts.join([p.objs for p in parts], list(map(len, parts))))
+
+    def codes(self, groups: Groups) -> Codes:
+        """Return the codes of the values as groups, BAD for values that cannot be groups."""
+        if isinstance(self.objs, PooledTexts) and self.objs.whole:
+            return self.objs.pool.codes(groups, self.objs.number)
+        return groups.codes(self.values())
+
+    def equal(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.bool_]:
+        """Mark the pairs of rows i and j with identical values. 1 and 1.0 differ."""
+        kinds = self.kinds()
+        same: NDArray[np.bool_] = (self.lane[i] == self.lane[j]) & (kinds[i] == kinds[j])
+        at = (same & (kinds[i] >= LaneKind.BIG)).nonzero()[0]
+        if at.size:
+            left, right = self.take(i[at]).values(), self.take(j[at]).values()
+            same[at] = np.fromiter(map(_identical, left, right), bool, at.size)
+        return same
+
+
+def _identical(a: Any, b: Any) -> bool:
+    return a == b if type(a) is str and type(b) is str else canonical(a) == canonical(b)

@@ -105,7 +105,7 @@ class Extreme(ContributionCell):
                 for node in (has & (kinds == LaneKind.INT)).nonzero()[0].tolist():
                     met[node] = [int(lane[node]), value_of(int(best[node]), LaneKind.FLOAT, None)]
             lane[has], kinds[has] = best[has], which
-        out = Column(lane, kinds)
+        objs: dict[int, Any] = {}
         if column.objs:
             for node, value in self._best_objects(starts, column).items():
                 if kinds[node] != LaneKind.NULL:
@@ -116,8 +116,8 @@ class Extreme(ContributionCell):
             value = chosen(values, self.greatest) if len(values) > 1 else values[0]
             lane[node], kinds[node] = lane_of(value)
             if kinds[node] >= LaneKind.BIG:
-                out.objs[node] = value
-        return out
+                objs[node] = value
+        return Column(lane, kinds, objs)
 
     def _best_of(self, own: Mask, codes: Ints, starts: Ints) -> tuple[Ints, Mask]:
         """Return the extreme code among the marked rows of each node, and a mask of nodes that have any."""
