@@ -43,6 +43,7 @@ from penstock.views import TS, Table
 
 FunctionOutputs = dict[str, tuple[Emissions, dict[int, Hold]]]  # by view, the emissions of its function for the batch
 _LANE = 1 << 64
+_EXACT = frozenset({str, int, bool, type(None)})  # equal values of one of these types are identical
 
 
 class Few(Protocol):
@@ -124,6 +125,16 @@ class _Side:
         self.pairs += pairs
         self.who += [who] * len(pairs)
 
+    def equals(self, other: _Side) -> bool:
+        """Return True if all contributions are identical. Values of other kinds than text, int and null differ."""
+        if self.who != other.who or self.pairs != other.pairs:
+            return False
+        return all(
+            type(a) is type(b) and type(a) in _EXACT
+            for (_, own), (_, values) in zip(self.pairs, other.pairs, strict=True)
+            for a, b in zip(own, values, strict=True)
+        )
+
     def columns(self, view: ViewNode) -> DocumentContributions:
         """Return the contributions as columns."""
         who = sorted(set(self.who))
@@ -165,6 +176,8 @@ class FewTelling:
                     continue
                 plus = _mapped(fields, changed.now, changed.added)
                 minus = _mapped(fields, changed.was, changed.removed)
+                if view.drops_equal and plus.equals(minus):
+                    continue
             else:
                 plus, minus = self._by_function(view, new, changed, outputs[view.name][0], writes)
             if keys is None or not view.keeps:

@@ -42,7 +42,7 @@ def _equal_inputs(memory: TableMemory, records: Records, which: NDArray[np.int64
     for path, column in records.columns.inputs.items():
         before, now = old.inputs[path], column.take(at)
         out &= (now.lane == before.lane) & (now.kinds() == before.kinds())
-        if isinstance(before.objs, PooledTexts) and now.objs:
+        if type(before.objs) is PooledTexts and now.objs:
             texts = (before.objs.number >= 0) & out
             rows = texts.nonzero()[0]
             values = map(now.objs.get, rows.tolist())

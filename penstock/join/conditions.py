@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import encode_key
+from penstock.join.entry_texts import EntryKeys
 from penstock.join.side_entries import KEY, UPPER, Entries, Ints, Positions, same_columns
 from penstock.mapreduce import Codes, Groups, SourceKeys
 
@@ -131,18 +132,14 @@ class ConditionKeys:
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._keys = SourceKeys(np.zeros(0, np.int64), None)
-        self._hashes: Positions = np.zeros(0, np.uint64)
+        self._keys = EntryKeys.of(SourceKeys(np.zeros(0, np.int64), None))
 
-    def of(self, codes: Codes) -> SourceKeys:
+    def of(self, codes: Codes) -> EntryKeys:
         """Return the condition values of these group codes."""
         known, size = int(self._keys.lane.size), self._groups.size
         if known < size:
-            fresh = _keys_of(self._groups, known)
-            self._keys = SourceKeys.join([self._keys, fresh])
-            self._hashes = np.concatenate([self._hashes, fresh.hashes()])
-        text = None if self._keys.text is None else self._keys.text[codes]
-        return SourceKeys(self._keys.lane[codes], text, self._hashes[codes])
+            self._keys = EntryKeys.join(self._keys, EntryKeys.of(_keys_of(self._groups, known)))
+        return self._keys.take(codes)
 
 
 def _keys_of(groups: Groups, start: int) -> SourceKeys:

@@ -67,10 +67,10 @@ def _one_kind(kinds: NDArray[np.uint8]) -> bytes | None:
 
 def _mixed(entries: Entries, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
     kinds, columns = entries.all_kinds(), FIELDS + entries.width
-    texts = Texts.none(*kinds.shape) if entries.texts is None else entries.texts.packed()
+    texts = Texts.none(*kinds.shape) if entries.texts is None else entries.texts
     numbers, beside = _has_lane(kinds), kinds >= LaneKind.BIG
     width = 2 if not texts.sizes.size or int(texts.sizes.max()) < 1 << 16 else 4
-    raw, at = kinds.tobytes(), entries.at.astype("<u8", copy=False).tobytes()
+    heap, raw, at = texts.raw(), kinds.tobytes(), entries.at.astype("<u8", copy=False).tobytes()
     lanes, sizes = entries.lanes[numbers].astype("<i8").tobytes(), texts.sizes[beside].astype(f"<u{width}").tobytes()
     edges = [np.concatenate(([0], np.cumsum(row_sums(own)))) for own in (numbers, beside, texts.sizes)]
     begins, ends = (zip(*(own[list(at)].tolist() for own in edges), strict=True) for at in (starts, stops))
@@ -80,7 +80,7 @@ def _mixed(entries: Entries, starts: Sequence[int], stops: Sequence[int]) -> lis
         alike = own == own[:columns] * (b - a)
         head = _HEAD.pack(_ALIKE if alike else _MIXED, width, b - a)
         shown = own[:columns] if alike else own
-        body = (head, shown, at[8 * a : 8 * b], lanes[8 * i : 8 * j], sizes[width * k : width * m], texts.heap[x:y])
+        body = (head, shown, at[8 * a : 8 * b], lanes[8 * i : 8 * j], sizes[width * k : width * m], heap[x:y])
         out.append(b"".join(body))
     return out
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import canonical, unpack
-from penstock.join.entry_texts import Texts
+from penstock.join.entry_texts import EntryKeys, Texts, flat_places
 from penstock.mapreduce import Codes, Column, Groups, LaneKind, SourceKeys
 
 __all__ = [
@@ -84,19 +84,22 @@ class Entries:
 
     @classmethod
     def of(
-        cls, values: SourceKeys, keys: SourceKeys, columns: Sequence[Column] = (), null: Mask | None = None
+        cls,
+        values: SourceKeys | EntryKeys,
+        keys: SourceKeys | EntryKeys,
+        columns: Sequence[Column] = (),
+        null: Mask | None = None,
     ) -> Entries:
         """Make entries from condition values, keys and fields. `null` marks null condition values."""
-        n, wide = int(keys.lane.size), FIELDS + len(columns)
-        if null is not None:
-            values = SourceKeys(np.where(null, 0, values.lane), _without(values.text, null))
+        value, key = EntryKeys.of(values), EntryKeys.of(keys)
+        value = value if null is None else value.without(null)
+        n, wide = int(key.lane.size), FIELDS + len(columns)
         lanes = np.empty((n, wide), np.int64)
-        lanes[:, VALUE], lanes[:, KEY] = values.lane, keys.lane
+        lanes[:, VALUE], lanes[:, KEY] = value.lane, key.lane
         for i, column in enumerate(columns, FIELDS):
             lanes[:, i] = column.lane
-        at = positions_of(values, keys)
-        beside = [_bytes_of_keys(values.text), _bytes_of_keys(keys.text)]
-        beside += [_bytes_of_values(column) for column in columns]
+        at = positions_of(value, key)
+        beside = [value.texts, key.texts, *map(_texts_of, columns)]
         texts = Texts.of(n, beside) if any(column is not None for column in beside) else None
         if texts is None and null is None and all(column.kind is None for column in columns):
             return cls(at, lanes, None, None)
@@ -112,12 +115,12 @@ class Entries:
     @classmethod
     def of_columns(cls, keys: SourceKeys, columns: Sequence[Column]) -> Entries:
         """Make entries whose condition values are their keys, and that are never stored."""
-        known = SourceKeys(keys.lane, keys.text, keys.hashes())
-        return cls.unstored(known, known, columns)
+        own = EntryKeys.of(keys)
+        return cls.unstored(own, own, columns)
 
     @classmethod
     def unstored(
-        cls, values: SourceKeys, keys: SourceKeys, columns: Sequence[Column], null: Mask | None = None
+        cls, values: EntryKeys, keys: EntryKeys, columns: Sequence[Column], null: Mask | None = None
     ) -> Entries:
         """Make entries that are never stored. Their fields are not converted."""
         return replace(cls.of(values, keys, (), null), fields=tuple(columns))
@@ -237,38 +240,22 @@ class Entries:
         return out
 
 
-def _without(text: NDArray[np.object_] | None, null: Mask) -> NDArray[np.object_] | None:
-    """Return the encodings of condition values, without those of null ones."""
-    if text is not None:
-        text = text.copy()
-        text[null] = None
-    return text
-
-
-def _bytes_of_keys(text: NDArray[np.object_] | None) -> list[bytes] | None:
-    """Return the encodings of keys that have no lane; None if all have one."""
-    if text is None:
-        return None
-    out = [own or b"" for own in text.tolist()]
-    return out if any(out) else None
-
-
-def _bytes_of_values(column: Column) -> list[bytes] | None:
+def _texts_of(column: Column) -> Texts | None:
     """Return the bytes of the values of a field that have no lane; None if all have one."""
     if not column.objs:
         return None
     out = [b""] * len(column)
     for i, value in column.objs.items():
         out[i] = _encode(value) if type(value) is str else canonical(value)
-    return out
+    return Texts.of_values(out)
 
 
-def first_positions(values: SourceKeys) -> Positions:
+def first_positions(values: SourceKeys | EntryKeys) -> Positions:
     """Return the least position that an entry of each condition value may have."""
     return values.hashes() & UPPER
 
 
-def positions_of(values: SourceKeys, keys: SourceKeys) -> Positions:
+def positions_of(values: SourceKeys | EntryKeys, keys: SourceKeys | EntryKeys) -> Positions:
     """Return the positions of entries with these condition values and keys."""
     return first_positions(values) | (keys.hashes() >> _HALF)
 
@@ -280,15 +267,6 @@ def places_within(at: Positions, low: Positions, high: Positions) -> Ints:
     own = slice(int(np.searchsorted(high, at[0])), int(np.searchsorted(low, at[-1], "right")))
     start, stop = np.searchsorted(at, low[own]), np.searchsorted(at, high[own], "right")
     return flat_places(start, stop - start)
-
-
-def flat_places(start: Ints, sizes: Ints) -> Ints:
-    """Return the places of ranges that begin at `start` and have these sizes, one range after the other."""
-    if start.size == 1:
-        return np.arange(start[0], start[0] + sizes[0])
-    ends = np.cumsum(sizes)
-    places: Ints = np.arange(int(ends[-1]) if ends.size else 0) + np.repeat(start - ends + sizes, sizes)
-    return places
 
 
 def same_entries(a: Entries, i: Ints, b: Entries, j: Ints) -> Mask:

@@ -22,6 +22,7 @@ import numpy as np
 from penstock.cache import FEW, Reader
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
+from penstock.join.entry_texts import EntryKeys
 from penstock.join.joined_rows import KeptEntries, SideChange
 from penstock.join.product import BLOCK
 from penstock.join.side_entries import Entries, Ints, Mask
@@ -55,9 +56,11 @@ class SideNode(ViewNode):
     def __init__(self, view: SideView, number: int, spaces: Spaces | None, few: int = FEW) -> None:
         super().__init__(view, number, spaces, complete=False, few=few)
         self.side = view
+        self.drops_equal = True
         self.index = None if view.by_key else SideIndex(number, len(view.projection))
         self.look_up: LookUp | None = None  # of a key side: reads the state before the transaction
         self._values: _SideValues | None = None
+        self._keys: tuple[SourceKeys, EntryKeys] | None = None  # those of the documents of a batch
 
     def nbytes(self, spaces: bool) -> int:
         """Estimate the bytes in use; with shared groups if `spaces`."""
@@ -86,6 +89,7 @@ class SideNode(ViewNode):
         minus, plus = none, none
         if own is not None:
             minus, plus = changed_entries(self.entries(own.minus), self.entries(own.plus))
+            self._keys = None
             if self.crossing is not None and self.index is not None:  # the owner of a key has its document
                 minus, plus = self._crossed(reader, self.index, (minus, plus), own.entries, writes)
         return SideChange(minus, plus, self._kept(reader, Entries.join([minus, plus])))
@@ -128,12 +132,11 @@ class SideNode(ViewNode):
         if null.any() and not self.side.unmatched:
             matching = np.flatnonzero(~null)
             own, index, null = own.take(matching), index[matching], null[matching]
-        text = None if keys.text is None else keys.text[index]
+        if self._keys is None or self._keys[0] is not keys:
+            self._keys = keys, EntryKeys.of(keys)
         columns = [own.inputs[path] for path in self.side.projection]
         make = Entries.unstored if self.index is None else Entries.of
-        return make(
-            self._values.keys.of(own.code), SourceKeys(keys.lane[index], text), columns, null if null.any() else None
-        )
+        return make(self._values.keys.of(own.code), self._keys[1].take(index), columns, null if null.any() else None)
 
 
 class KeySideKept:

@@ -90,6 +90,7 @@ class ViewNode:
         self.watch: Watch | None = None
         self.crossing: GroupCrossing | None = None  # set if other partitions own some of its groups
         self.building: HiddenGeneration | None = None  # set while readers do not see this generation
+        self.drops_equal = False  # a contribution that is removed and added with the same values is no change
 
     @property
     def held_db(self) -> str:

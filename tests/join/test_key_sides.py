@@ -171,3 +171,13 @@ def test_the_owner_of_a_key_has_its_document() -> None:
             assert dict(snap.view("prices").items()) == {None: 24, **dict.fromkeys(range(5), 12)}
             assert dict(snap.view("ranks").items()) == dict.fromkeys(range(5), 14)
         assert store.check().ok
+
+
+def test_a_put_drops_only_identical_values() -> None:
+    app = shop()
+    app.joins()[0].view("rates", key="order.id", value="customer.rate", reduce=ps.only())
+    engine = TestEngine(app)
+    engine.put("orders", {"id": 1, "c": 1, "a": 1})
+    for rate in (1, 1.0, True, "1", 0.0, -0.0, 0, False, None, [1], [1.0], [True], {"a": 1}, {"a": 1.5}, "", 2):
+        engine.put("customers", {"id": 1, "country": "no", "rate": rate})
+        assert repr(engine.view("rates")[1]) == repr(rate)

@@ -160,7 +160,7 @@ class Column:
         """Return the rows at these indexes or under this mask."""
         at = index.nonzero()[0] if index.dtype == bool else index
         objs: Mapping[int, Any] = {}
-        if isinstance(self.objs, PooledTexts):
+        if type(self.objs) is PooledTexts:
             objs = self.objs.take(at)
         elif self.objs and _FEW * at.size < self.lane.size:  # a small selection costs only its own rows
             objs = {j: self.objs[i] for j, i in enumerate(at.tolist()) if i in self.objs}
@@ -173,7 +173,7 @@ class Column:
 
     def part(self, a: int, b: int) -> Column:
         """Return rows a to b, with memory of their own."""
-        if isinstance(self.objs, PooledTexts):
+        if type(self.objs) is PooledTexts:
             return self.take(np.arange(a, b))
         objs = {i - a: self.objs[i] for i in range(a, b) if i in self.objs} if self.objs else {}
         return Column(self.lane[a:b].copy(), None if self.kind is None else self.kind[a:b].copy(), objs)
@@ -183,7 +183,7 @@ class Column:
         if self.kind is None:
             out: list[Any] = self.lane.tolist()
             return out
-        if isinstance(self.objs, PooledTexts) and self.objs.whole:
+        if type(self.objs) is PooledTexts and self.objs.whole:
             return self.objs.listed()
         if self.lane.size <= _FEW:
             rows = enumerate(zip(self.lane.tolist(), self.kind.tolist(), strict=True))
@@ -213,7 +213,7 @@ class Column:
 
     def codes(self, groups: Groups) -> Codes:
         """Return the codes of the values as groups, BAD for values that cannot be groups."""
-        if isinstance(self.objs, PooledTexts) and self.objs.whole:
+        if type(self.objs) is PooledTexts and self.objs.whole:
             return self.objs.pool.codes(groups, self.objs.number)
         return groups.codes(self.values())
 

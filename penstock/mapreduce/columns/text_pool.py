@@ -106,7 +106,7 @@ class PooledTexts(Mapping[int, Any]):
     @staticmethod
     def join(parts: Sequence[Mapping[int, Any]], sizes: Sequence[int]) -> Mapping[int, Any]:
         """Concatenate the values without a lane of columns of these sizes."""
-        pooled = [part for part in parts if isinstance(part, PooledTexts) and not part.beside]
+        pooled = [part for part in parts if type(part) is PooledTexts and not part.beside]
         if len(pooled) == len(parts) and all(part.pool is pooled[0].pool for part in pooled):
             return PooledTexts(pooled[0].pool, np.concatenate([part.number for part in pooled]))
         out: dict[int, Any] = {}
