@@ -3,6 +3,7 @@
 from penstock.cache.arguments import ArgumentKind, checked
 from penstock.cache.big_ints import MAX_DIGITS, TooManyDigits, int_to_text
 from penstock.cache.encoding.checksum import seal, seal_many, unseal, unseal_many
+from penstock.cache.encoding.durations import UNITS, Unit, duration_of, duration_text
 from penstock.cache.encoding.keys import (
     LONG,
     MAX_KEY,
@@ -112,7 +113,7 @@ from penstock.cache.log.log_reader import (
     segments_from,
     segments_of,
 )
-from penstock.cache.log.segment import FEW, Segment, at_base
+from penstock.cache.log.segment import FEW, Segment, at_base, build_segment
 from penstock.cache.log.tombstone_removal import forget_step
 from penstock.cache.messages import (
     error_text,
@@ -152,6 +153,7 @@ __all__ = [
     "PRIVATE",
     "RECORD",
     "SCRUB",
+    "UNITS",
     "ArgumentKind",
     "BatchRejected",
     "Closed",
@@ -196,6 +198,7 @@ __all__ = [
     "StoreReplaced",
     "Tell",
     "TooManyDigits",
+    "Unit",
     "UnknownName",
     "ValueKind",
     "Watched",
@@ -206,6 +209,7 @@ __all__ = [
     "beside",
     "bits_for",
     "bounds",
+    "build_segment",
     "built_beside",
     "canonical",
     "check_file",
@@ -217,6 +221,8 @@ __all__ = [
     "decode_keys",
     "delete_folder",
     "delete_marked_folder",
+    "duration_of",
+    "duration_text",
     "encode_entry",
     "encode_key",
     "error_text",

@@ -302,10 +302,23 @@ def view_of(app: App, name: str) -> View:
 
 def table_of(app: App, name: str) -> Table:
     """Return the table of this name. The fault for an unknown name lists the tables."""
-    found = app.table_of(name) if name in {table.name for table in app.tables()} else None
-    if found is None:
-        raise _unknown(name, "table", [table.name for table in app.tables()], [view.name for view in app.views()])
-    return found
+    if name in {stream.name for stream in app.streams()}:
+        raise _no_documents(name)
+    return input_of(app, name)
+
+
+def input_of(app: App, name: str) -> Table:
+    """Return the table or stream of this name. The fault for an unknown name lists them."""
+    names = [table.name for table in app.inputs()]
+    if name not in names:
+        raise _unknown(name, "table" if app.tables() or not names else "stream", names, [v.name for v in app.views()])
+    return app.input_of(name)
+
+
+def _no_documents(name: str) -> ExitError:
+    from penstock.cli.exit_errors import ExitError
+
+    return ExitError(f"{name!r} is a stream, and a stream has no documents; put the correction", WRONG)
 
 
 def _must_be_no_join(app: App, name: str) -> None:

@@ -30,5 +30,7 @@ def _names(listed: Callable[[App], list[str]]) -> _Complete:
 
 
 table_names = _names(lambda app: [table.name for table in app.tables()])
+input_names = _names(lambda app: [table.name for table in app.inputs()])
+stream_names = _names(lambda app: [stream.name for stream in app.streams()])
 view_names = _names(lambda app: [view.name for view in app.views()])
 all_names = _names(lambda app: list(app.names()))

@@ -28,6 +28,9 @@ ENTRIES: dict[str, CommandEntry] = {
     "post": CommandEntry(_WRITE, "penstock.cli.commands.records:post", "Put records that name their table."),
     "run": CommandEntry(_WRITE, "penstock.cli.commands.run:run", "Read records from sources as they arrive."),
     "serve": CommandEntry(_WRITE, "penstock.cli.commands.serve:serve", "Serve the store over HTTP."),
+    "advance": CommandEntry(
+        _WRITE, "penstock.cli.commands.streams:advance", "State that no older record of a stream will come."
+    ),
     "pause": CommandEntry(_WRITE, "penstock.cli.commands.pause:pause", "Pause the sources of `run`."),
     "resume": CommandEntry(_WRITE, "penstock.cli.commands.pause:resume", "Resume the sources of `run`."),
     "backfill": CommandEntry(_WRITE, "penstock.cli.commands.spark:backfill", "Fill a new store in bulk, with Spark."),
@@ -38,6 +41,9 @@ ENTRIES: dict[str, CommandEntry] = {
     "watch": CommandEntry(_READ, "penstock.cli.commands.watch:watch", "Print changes of views as they are committed."),
     "doc": CommandEntry(_READ, "penstock.cli.commands.query:doc", "Print a document, its emissions and its joins."),
     "status": CommandEntry(_LOOK, "penstock.cli.commands.status:status", "Show tables, views, sizes and the writer."),
+    "watermarks": CommandEntry(
+        _LOOK, "penstock.cli.commands.streams:watermarks", "Show up to which time the records of streams have arrived."
+    ),
     "explain": CommandEntry(
         _LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."
     ),

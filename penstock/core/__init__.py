@@ -36,6 +36,7 @@ from penstock.core.input.write_conditions import (
     session_source,
 )
 from penstock.core.metadata.catalog import (
+    BASES,
     BuildState,
     Catalog,
     CatalogEntry,
@@ -99,6 +100,7 @@ from penstock.core.upkeep.store_compaction import Compacted, Progress, compact
 from penstock.core.upkeep.store_thread import StoreThread
 
 __all__ = [
+    "BASES",
     "CHANGES",
     "FORMAT",
     "MEMORY",

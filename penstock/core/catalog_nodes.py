@@ -11,6 +11,7 @@ from itertools import chain
 from penstock.cache import DocumentLog, Limits, Reader, StoreDamaged
 from penstock.core.metadata.catalog import Catalog, CatalogEntry
 from penstock.core.metadata.store_state import StateRow
+from penstock.flow import HeldRecordLog, StreamNode, Watermarks
 from penstock.gateway import (
     JoinSideDocuments,
     KeySide,
@@ -30,7 +31,19 @@ from penstock.mapreduce import (
     resting_db,
     rows_db,
 )
-from penstock.views import App, FieldMap, Join, SideView, Source, Table, View, all_joins, side_views, stored_side
+from penstock.views import (
+    App,
+    FieldMap,
+    Join,
+    SideView,
+    Source,
+    Stream,
+    Table,
+    View,
+    all_joins,
+    side_views,
+    stored_side,
+)
 
 __all__ = ["NodeMaker", "filling_nodes", "halting", "numbers_moved_lines", "side_documents"]
 
@@ -68,6 +81,16 @@ class NodeMaker:
             if isinstance(view, SideNode) and view.side.by_key:
                 documents = TableSideDocuments(view.side, view.number, table, number, self.seed)
                 view.look_up = KeySide(node, view.side, documents).find
+        return node
+
+    def stream(self, reader: Reader, stream: Stream, known: dict[str, ViewNode], watermarks: Watermarks) -> StreamNode:
+        """Make the node of a stream, and those of all views on it, and add the views to `known`."""
+        log = HeldRecordLog(self.numbers[stream.name])
+        log.open(reader)
+        spaces = Spaces()
+        views = self._views_on(reader, stream, spaces, known)
+        node = StreamNode(stream, log.table, views, log, spaces, self.seed, watermarks)
+        node.ts_kind = self.kinds.get(stream.name)
         return node
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:

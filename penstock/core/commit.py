@@ -27,11 +27,12 @@ from penstock.core.discarded_generations import empty_trash, forget_former
 from penstock.core.feed_log import FeedLog
 from penstock.core.gc_pause import no_collector
 from penstock.core.metadata.catalog import BuildState, Catalog, catalog_of, catalog_row, read_built, serving_sides
-from penstock.core.metadata.source_offsets import Resume, write_spout_states
+from penstock.core.metadata.source_offsets import Resume, origin_of, write_spout_states
 from penstock.core.metadata.store_state import StateRow, read_state, state_after, write_state
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
+from penstock.flow import Watermarks
 from penstock.gateway import IntakeReport, RejectedRecord, TableBatch, TableNode, Tails, keep_rejected, record_repeats
 from penstock.join import JoinNodes
 from penstock.mapreduce import ViewNode, Writes
@@ -78,6 +79,7 @@ class Core:
         self.views: dict[str, ViewNode] = {}
         self.tables: dict[str, TableNode] = {}
         self.joins = JoinNodes()
+        self.watermarks = Watermarks(app.streams(), settings.clock)
         self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
         self.reload()
 
@@ -104,6 +106,8 @@ class Core:
                 making = self.making({name: entry.written for name, entry in self.catalog.entries.items()}, state.ts)
                 making = replace(making, serving=serving_sides(self.catalog))
                 tables = {table.name: making.table(reader, table, views) for table in self.app.tables()}
+                streams = self.app.streams()
+                tables |= {own.name: making.stream(reader, own, views, self.watermarks) for own in streams}
                 joins = making.joins(reader, tables, views)
             self.build: ViewBuild | None = None
             if self.catalog.since is not None and not self._readonly:
@@ -114,6 +118,7 @@ class Core:
             self._catalog_row, self._schema = row, None
             self.tables, self.views, self.joins = tables, views, joins
             self.fill(reader)
+            self.watermarks.recall(reader)
         self.feed.forget()
         self._owed: dict[str, int] = dict.fromkeys(tables, 0)  # records that count toward the work between batches
         self._sure = True
@@ -262,6 +267,7 @@ class Core:
     def retake(self, writer: Writer, table: str, batch: TableBatch, writes: Writes) -> IntakeReport:
         """Apply records that were rejected before, within `amend`."""
         self._owed[table] += batch.n
+        self.watermarks.begin(None, False, writes)
         return self.tables[table].process(writer, batch, writes)
 
     def _work(self, work: Callable[[], _T]) -> _T:
@@ -297,6 +303,7 @@ class Core:
         for source, resume in (sources or {}).items():
             offsets[source] = resume.offset if resume.again else max(resume.offset, offsets.get(source, 0))
         writes = Writes(feeding=self.feed.on) if dry is None else dry
+        self.watermarks.begin(*origin_of(sources), writes)
         try:
             with no_collector(sum([batch.n for batch in batches.values()])), self.store.write() as writer:
                 for name, batch in batches.items():
@@ -333,8 +340,7 @@ class Core:
 
     def make_room(self, node: TableNode, n: int) -> None:
         """Make room in the cache for so many keys of a table."""
-        if not node.log.keys.room(n):
-            node.forget(n)
+        node.make_room(n)
 
     def _tend_all(self) -> None:
         self.joins.fold(self.store)

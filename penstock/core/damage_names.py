@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cache import META, DatabaseLabel, number_text, stored_key_text
+from penstock.cache import META, DatabaseLabel, log_db, number_text, stored_key_text
 from penstock.core.metadata.catalog import Catalog
 from penstock.gateway import META_PLACE, QUARANTINE, table_labels
 from penstock.join import side_dbs
@@ -13,6 +13,7 @@ __all__ = ["database_labels"]
 _FEED = "read the views with changes(…, initial=True), and follow from there"
 _INDEX = "run `penstock check --fix`, which makes it anew from the documents"
 _LOST = "drop it with `penstock quarantine drop`, and put the record anew from its source"
+_HELD = "drop the records that views hold with `penstock quarantine drop`, and put them again"
 _OWN: dict[str, DatabaseLabel] = {
     META: META_PLACE,
     FEED: DatabaseLabel("the feed of changes", number_text("position"), _FEED),
@@ -38,15 +39,24 @@ def database_labels(catalog: Catalog | None) -> dict[str, DatabaseLabel]:
     out = dict(_OWN)
     if catalog is None:
         return out
-    tables = {name for name, entry in catalog.entries.items() if entry.target["kind"] == "table"}
+    kinds = {name: entry.target["kind"] for name, entry in catalog.entries.items()}
+    tables = {name for name, kind in kinds.items() if kind == "table"}
+    based = {name for name, kind in kinds.items() if kind in ("table", "stream")}
     for name, entry in catalog.entries.items():
         if name in tables:
             out |= table_labels(name, entry.number)
+            continue
+        if entry.target["kind"] == "stream":
+            words = f"stream {name!r}"
+            out |= {
+                words: DatabaseLabel(words, number_text("record")),
+                log_db(entry.number): DatabaseLabel(words, number_text("record"), _HELD),
+            }
             continue
         if entry.target["kind"] in ("join", "side"):
             out |= _join_labels(name, entry.written, entry.target["kind"] == "side")
             continue
         for number, definition in ((entry.number, entry.definition), (entry.written, entry.target)):
             if number:
-                out |= view_labels(name, number, definition["source"] not in tables)
+                out |= view_labels(name, number, definition["source"] not in based)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.cache import Reader
+from penstock.flow import StreamNode
 from penstock.gateway import refresh_view
 from penstock.mapreduce import Holds, RowDelta, ViewNode, Writes, refresh_rows
 from penstock.views import Join
@@ -25,4 +26,7 @@ def retry_holds(core: Core, node: ViewNode, reader: Reader, holds: Holds, writes
         return list(found)
     if node.chained:
         return refresh_rows(node, core.views[source.name], reader, holds, writes)
-    return refresh_view(core.tables[source.name], node, reader, holds, writes)
+    own = core.tables[source.name]
+    if isinstance(own, StreamNode):
+        return own.retry(node, reader, holds, writes)
+    return refresh_view(own, node, reader, holds, writes)

@@ -37,6 +37,7 @@ from penstock.views import (
     side_views,
     stored_definition,
     stored_side,
+    stream_refused,
 )
 
 __all__ = [
@@ -77,6 +78,7 @@ class Schema:
         self.app = app = _app_in(row)
         entries = catalog.entries
         self.tables = {t.name: TableSchema(t, entries[t.name].number, catalog.seed) for t in app.tables()}
+        self.streams = {s.name: TableSchema(s, entries[s.name].number, catalog.seed) for s in app.streams()}
         self.views: dict[str, ViewNode] = {}
         for view in app.views():
             entry = entries[view.name]
@@ -120,10 +122,16 @@ class Schema:
         """Return the table of this name. Raise UnknownName if there is none."""
         self._must_have_rows(name)
         found = self.tables.get(name)
+        if found is None and name in self.streams:
+            raise stream_refused(name)
         if found is None:
             view = self.views.get(name)
             raise UnknownName(name, "table", nearest(name, self.tables) if view is None else view.view.tables[0].name)
         return found
+
+    def input(self, name: str) -> TableSchema:
+        """Return the table or stream of this name. Raise UnknownName if there is none."""
+        return self.streams[name] if name in self.streams else self.table(name)
 
     def view(self, name: str, reader: Reader) -> ViewNode:
         """Return the view of this name. Raise NotBuilt if it was never complete, UnknownName if there is none."""
@@ -131,7 +139,7 @@ class Schema:
         found = self.views.get(name)
         if found is None:
             sides = [side.name for side in self.sides]
-            if name in self.catalog.entries and name not in self.tables and name not in sides:
+            if name in self.catalog.entries and name not in (*self.tables, *self.streams, *sides):
                 raise NotBuilt(name, percent_built(reader, self.catalog))
             raise UnknownName(name, "view", nearest(name, self.views))
         return found
@@ -167,7 +175,7 @@ class Schema:
 
 def described(app: App) -> dict[str, Described]:
     """Return all definitions of an app, as they are read from a store."""
-    out: dict[str, Described] = {table.name: table.describe() for table in app.tables()}
+    out: dict[str, Described] = {table.name: table.describe() for table in app.inputs()}
     out |= {view.name: stored_definition(view) for view in app.views()}
     out |= {join.name: join.describe() for join in app.joins()}
     sides = {join.name: dict(_side_definitions(join)) for join in app.joins()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from penstock.cache import PRIVATE, DefinitionError, Limits, key_text
 from penstock.core.feed_log import CHANGES
+from penstock.flow import Clock, SystemClock
 
 __all__ = ["Scrubbing", "Settings"]
 
@@ -38,6 +39,7 @@ class Settings:
     changes: int = CHANGES
     mode: int = PRIVATE  # permissions of new files
     scrub: Scrubbing | None = None
+    clock: Clock = field(default_factory=SystemClock)  # of a store with streams
 
     def share(self, partitions: int) -> Self:
         """Return the settings of one of so many partitions, which share memory and the rate of scrubs."""

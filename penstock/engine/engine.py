@@ -32,6 +32,7 @@ from penstock.engine.calls.definition_calls import DefinitionCalls
 from penstock.engine.calls.protocol import EngineStore
 from penstock.engine.calls.repair_calls import RepairCalls
 from penstock.engine.calls.session_calls import SessionCalls
+from penstock.engine.calls.stream_calls import StreamCalls
 from penstock.engine.group_commit import Committer, Ticket
 from penstock.partitions import Copied
 from penstock.remote import Server
@@ -41,7 +42,7 @@ from penstock.views import Change, Changes, Counts, Position
 _WHOLE = 1 << 31  # documents of one transaction: all of a write
 
 
-class Engine(RepairCalls, DefinitionCalls, SessionCalls):
+class Engine(RepairCalls, DefinitionCalls, SessionCalls, StreamCalls):
     """An open store, made by `ps.open`.
 
     >>> import penstock as ps
@@ -113,6 +114,8 @@ class Engine(RepairCalls, DefinitionCalls, SessionCalls):
 
         engine.delete("users", 7, ts=2)
         """
+        self._state.must_be_writable(table)
+        self._state.app.table_of(table)
         batch = Batch(origin="delete")
         batch.delete(key, ts)
         return self._one(table, batch, conditions)

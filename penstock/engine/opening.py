@@ -134,6 +134,7 @@ def _writer(
         raise
     opened.building.begin()
     opened.begin_scrubbing(settings.scrub)
+    opened.begin_clock(settings.clock)
     return engine
 
 

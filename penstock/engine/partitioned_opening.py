@@ -47,7 +47,7 @@ from penstock.partitions import (
     transferred,
 )
 from penstock.remote import drop_socket, take_socket
-from penstock.views import App, Changed, check_runnable
+from penstock.views import App, Changed, check_no_streams, check_runnable
 
 __all__ = ["open_partitions", "read_parted"]
 
@@ -76,6 +76,7 @@ def open_partitions(
     tickets.
     """
     check_runnable(app.joins(), 2)
+    check_no_streams(app.streams(), "a store of several partitions", "open it with one partition")
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {key_text(partitions)}; write a number from 1 to {_MOST}")
     if path is None:

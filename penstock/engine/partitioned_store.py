@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
-from penstock.cache import PenstockError, Tell, WriterLock
+from penstock.cache import DefinitionError, PenstockError, Tell, WriterLock
 from penstock.core import (
     Batch,
     Compacted,
@@ -29,6 +29,7 @@ from penstock.engine.calls.protocol import Repost
 from penstock.engine.partitioned_reading import PartitionedReading
 from penstock.engine.partitioned_refill import PartitionedRefill
 from penstock.engine.partitioned_writing import PartitionedWriting
+from penstock.flow import Watermark
 from penstock.generations import Refilled
 from penstock.partitions import (
     REFUSED,
@@ -42,7 +43,7 @@ from penstock.partitions import (
 )
 from penstock.remote import OPERATIONS, Operation
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import App, Changed, Changes, Counts, Progress
+from penstock.views import App, Changed, Changes, Counts, Progress, Stream
 
 __all__ = ["PartitionedStore"]
 
@@ -134,6 +135,16 @@ class PartitionedStore:
         """Take a spout's batches, the offset after each with its parts."""
         return self.writing.load(table, batches, repost)
 
+    def advance(self, stream: str, source: str, low: int) -> None:
+        """Raise DefinitionError: streams are in stores of one partition."""
+        raise DefinitionError(f"a store of several partitions can't take the stream {stream!r}")
+
+    def rest(self, sources: Sequence[str], ended: bool) -> None:
+        """Do nothing: streams are in stores of one partition."""
+
+    def tick(self) -> None:
+        """Do nothing: streams are in stores of one partition."""
+
     def settle(self) -> None:
         """Wait until everything that was committed shows in every view."""
         with self.still():
@@ -173,6 +184,10 @@ class PartitionedStore:
     def settled(self) -> Snapshot:
         """Make a snapshot with nothing in flight between partitions."""
         return self.reading.settled() if self.state.readonly else self.snapshot("position")
+
+    def watermarks(self, streams: Sequence[Stream]) -> list[Watermark]:
+        """Return none: streams are in stores of one partition."""
+        return []
 
     def follow(self, request: FeedRequest) -> Iterator[Changes]:
         """Iterate over the changes of a request."""

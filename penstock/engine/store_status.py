@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cache import Reader, decode_key, log_db, read_mark, uncounted_in
 from penstock.core import OpenState, StoreLayout, built_of, read_result
+from penstock.flow import read_watermarks
 from penstock.mapreduce import ViewNode, held_db, resting_db, rows_db
 from penstock.recovery import held_documents
 from penstock.views import Join, SideView, side_paths
@@ -45,6 +46,7 @@ def status_of(
         "epoch": snap.state.epoch,
         "sources": snap.sources,
         "tables": {name: _tables([part["tables"][name] for part in parts]) for name in first["tables"]},
+        "streams": first["streams"],
         "views": {name: _views(snap, name, [part["views"][name] for part in parts]) for name in first["views"]},
         "joins": {name: _joins([part["joins"][name] for part in parts]) for name in first["joins"]},
         "building": _builds([part["building"] for part in parts if part["building"] is not None], trouble),
@@ -77,6 +79,7 @@ def _partition(core: Core, snap: Snapshot, folder: str | None) -> Status:
         "position": state.position,
         "epoch": state.epoch,
         "tables": {name: _table(core, snap, name) for name in snap.schema.tables},
+        "streams": {name: _stream(core, snap, name) for name in snap.schema.streams},
         "views": {name: _view(core, snap, name) for name in snap.schema.views},
         "joins": {name: _join(core, snap, name) for name in snap.schema.joins},
         "building": _build(snap),
@@ -100,6 +103,17 @@ def _table(core: Core, snap: Snapshot, name: str) -> Status:
             "next": mark.tail,
             "unfolded": mark.tail - mark.folded,
         },
+    }
+
+
+def _stream(core: Core, snap: Snapshot, name: str) -> Status:
+    reader, state, stream = snap.reader(), snap.state, snap.schema.app.stream_of(name)
+    own = core.watermarks.report(read_watermarks(reader), stream, state.sources).data()
+    del own["name"]
+    return own | {
+        "rejected": state.rejected.get(name, 0),
+        "quarantined": state.kept.get(name, 0),
+        "memory": core.tables[name].nbytes() if name in core.tables else 0,
     }
 
 

@@ -6,6 +6,7 @@ from penstock.cache import Limits, Store, WriterLock
 from penstock.core import MEMORY, Core, Settings
 from penstock.engine.engine import Engine
 from penstock.engine.unpartitioned_store import UnpartitionedStore
+from penstock.flow import Clock, SystemClock
 from penstock.generations import GenerationNumbers, Migrate, core_on
 from penstock.partitions import PartitionExchange
 from penstock.views import App
@@ -20,13 +21,15 @@ def open_on(
     seed: int | None = None,
     memory: int = MEMORY,
     migrate: Migrate = "auto",
+    clock: Clock | None = None,
 ) -> tuple[Engine, Core]:
     """Make an engine, and its core, on a store that the caller has opened. The simulator uses this.
 
-    `seed` is the seed of hashed keys in an empty store; by default it is random. Changed views are built only by
-    `core.build_step()`.
+    `seed` is the seed of hashed keys in an empty store; by default it is random. `clock` is that of streams. Changed
+    views are built only by `core.build_step()`.
     """
-    core = core_on(app, store, "memory", Settings(memory, limits or Limits()), seed, migrate)
+    settings = Settings(memory, limits or Limits(), clock=clock or SystemClock())
+    core = core_on(app, store, "memory", settings, seed, migrate)
     return Engine(UnpartitionedStore(core, None, None, readonly=False)), core
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from penstock.cache import BatchRejected, Tell, WriterLock
+from penstock.cache import BatchRejected, Tell, Writer, WriterLock
 from penstock.core import (
     Batch,
     Compacted,
@@ -39,14 +39,16 @@ from penstock.engine.calls.protocol import Repost
 from penstock.engine.calls.store_building import StoreBuilding
 from penstock.engine.calls.store_refill import StoreRefill
 from penstock.engine.calls.store_scrubs import StoreScrubs
+from penstock.engine.clock_thread import ClockThread
 from penstock.engine.store_status import status_of
+from penstock.flow import Clock, SystemClock, Watermark, read_watermarks
 from penstock.generations import Refilled
 from penstock.mapreduce import Writes
 from penstock.partitions import ALL_OPERATIONS, Copied, after, copy_of
 from penstock.recovery import OneSite, OneStoreRetries, Restatement
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SourceMoved, SpoutBatch
-from penstock.views import Changes, Counts, Progress
+from penstock.views import Changes, Counts, Progress, Stream
 
 __all__ = ["UnpartitionedStore"]
 
@@ -61,6 +63,7 @@ class UnpartitionedStore:
         self.scrubs = StoreScrubs(core, self.state)
         self._refill = StoreRefill(core, self.state)
         self._owner = owner
+        self._clock: ClockThread | None = None
 
     def __str__(self) -> str:
         return f"{self.core.app.name!r} at {self.state.path or 'memory'}"
@@ -145,7 +148,7 @@ class UnpartitionedStore:
             done = self.core.state.sources.get(source, 0)
             tables, counts = ingested(self.core.app, records, source, done, resume)
             self.state.meters.redelivered += counts.late
-            return self.write(tables, {source: Resume(resume)}, False) + counts
+            return self.write(tables, {source: Resume(resume, rests=True)}, False) + counts
 
     def load(
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None, repost: Repost
@@ -156,7 +159,7 @@ class UnpartitionedStore:
         def parts() -> Iterator[Batch]:
             for batch in batches:
                 coming.append(batch)
-                yield delivered(batch, self.core.app.table_of(table))
+                yield delivered(batch, self.core.app.input_of(table))
 
         with helped(parts(), long, self.core.tables[table]) as ahead:
             for part in ahead:
@@ -190,6 +193,43 @@ class UnpartitionedStore:
             resume = Resume(batch.resume, batch.note, batch.again)
             return self.write(tables, {batch.source: resume}, False)
 
+    def advance(self, stream: str, source: str, low: int) -> None:
+        """Set the watermark of a source partition of a stream, in microseconds since 1970."""
+        with self.state.lock:
+            self.state.must_be_open()
+            marks = self.core.watermarks
+
+            def state_low(_: Writer, writes: Writes) -> None:
+                marks.begin(source, True, writes)
+                marks.state_low(stream, source, low, writes)
+
+            self.core.amend(state_low)
+
+    def rest(self, sources: Sequence[str], ended: bool) -> None:
+        """Note that nothing is left to read from source partitions of streams."""
+        with self.state.lock:
+            self.state.must_be_open()
+            marks = self.core.watermarks
+
+            def rest(_: Writer, writes: Writes) -> None:
+                marks.begin(None, False, writes)
+                marks.rest(sources, ended, writes)
+
+            self.core.amend(rest)
+
+    def tick(self) -> None:
+        """Let the streams see the clock."""
+        with self.state.lock:
+            self.state.must_be_open()
+            marks = self.core.watermarks
+            self.core.amend(lambda _, writes: marks.begin(None, False, writes))
+            marks.wake()
+
+    def begin_clock(self, clock: Clock) -> None:
+        """Start the thread that lets streams see the clock of this machine, if one of them has idle=."""
+        if isinstance(clock, SystemClock) and any(stream.idle is not None for stream in self.core.app.streams()):
+            self._clock = ClockThread(self, clock)
+
     def settle(self) -> None:
         """Return at once: a batch shows in every view as soon as it is committed."""
 
@@ -204,6 +244,13 @@ class UnpartitionedStore:
     def settled(self) -> Snapshot:
         """Make a snapshot: nothing is ever in flight."""
         return self.snapshot()
+
+    def watermarks(self, streams: Sequence[Stream]) -> list[Watermark]:
+        """Return the watermarks of these streams."""
+        with self.snapshot() as snap, snap.naming():
+            row, offsets = read_watermarks(snap.reader()), snap.sources
+            known = [stream for stream in streams if stream.name in snap.schema.streams]
+            return [self.core.watermarks.report(row, stream, offsets) for stream in known]
 
     def follow(self, request: FeedRequest) -> Iterator[Changes]:
         """Iterate over the changes of a request."""
@@ -275,6 +322,8 @@ class UnpartitionedStore:
         """End the threads that scrub and build."""
         self.scrubs.stop()
         self.building.stop()
+        if self._clock is not None:
+            self._clock.stop()
 
     def close(self) -> None:
         """Release the core and its folder."""

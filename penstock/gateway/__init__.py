@@ -2,7 +2,7 @@
 
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.generation_scan import GenerationScan
-from penstock.gateway.intake.intake import REJECTED, Deletion, IntakeReport, TableBatch
+from penstock.gateway.intake.intake import REJECTED, Deletion, IntakeReport, TableBatch, take_in
 from penstock.gateway.intake.received_records import MOST_RECEIVED, Form, ReceivedRecord
 from penstock.gateway.intake.rejected_records import (
     QUARANTINE,
@@ -17,7 +17,7 @@ from penstock.gateway.intake.rejected_records import (
 )
 from penstock.gateway.line_replay import carry_over
 from penstock.gateway.lines.line_numbers import first_numbers, moved_lines_db
-from penstock.gateway.lines.stored_lines import PatchedDocument, StoredLine, is_wrapped, unwrap
+from penstock.gateway.lines.stored_lines import PatchedDocument, StoredLine, is_wrapped, stamped_line, unwrap
 from penstock.gateway.lines.tombstone_limit import forgettable
 from penstock.gateway.refill_repeats import carry_repeats, record_repeats, repeated_db, repeated_keys
 from penstock.gateway.refresh.held_documents import refresh_view, rest
@@ -31,7 +31,7 @@ from penstock.gateway.table_node import TableNode
 from penstock.gateway.table_readers import PartitionedTable, TableReading
 from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, kind_of, stamps_of
-from penstock.gateway.view_deltas import WinningVersions, document_of, key_of, key_value
+from penstock.gateway.view_deltas import ViewDeltas, WinningVersions, document_of, key_of, key_value
 
 __all__ = [
     "CHECKING",
@@ -61,6 +61,7 @@ __all__ = [
     "TableReading",
     "TableSideDocuments",
     "Tails",
+    "ViewDeltas",
     "WinningVersions",
     "carry_over",
     "carry_repeats",
@@ -84,9 +85,11 @@ __all__ = [
     "repeated_db",
     "repeated_keys",
     "rest",
+    "stamped_line",
     "stamps_of",
     "superseded",
     "table_labels",
+    "take_in",
     "unwrap",
     "without_tails",
 ]

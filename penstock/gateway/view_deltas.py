@@ -190,13 +190,12 @@ class ViewDeltas:
             held.update(self._tell(reader, view, own, writes))
         return sorted(held)
 
-    def tell_of(self, reader: Reader, new: WinningVersions, views: Sequence[ViewNode], writes: Writes) -> None:
-        """Send these views documents of the log that they have not received yet."""
+    def tell_of(self, reader: Reader, new: WinningVersions, views: Sequence[ViewNode], writes: Writes) -> list[int]:
+        """Send these views documents that they have not received yet. Return the indexes of those that a view holds."""
         none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
         keys = self.keys_of(new) if any(view.keeps for view in views) else None
         sides = _DeltaSides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
-        for view in views:
-            self._tell(reader, view, sides, writes)
+        return sorted({i for view in views for i in self._tell(reader, view, sides, writes)})
 
     def refresh_view(self, reader: Reader, new: WinningVersions, view: ViewNode, writes: Writes) -> list[int]:
         """Send one view documents again, as they are now. Return the indexes of those that it holds."""

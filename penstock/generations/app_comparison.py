@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.cache import DefinitionChanged, DefinitionError, Reader, read_mark, repr_of, segments_from
-from penstock.core import FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
+from penstock.core import BASES, FORMAT, BuildState, Catalog, CatalogEntry, Described, NextGeneration, PartitionIdentity
 from penstock.join import join_dbs
 from penstock.views import Changed, Kind, difference, shown_join, sources_of
 
@@ -41,16 +41,16 @@ class Agreement:
 def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
     """Compare a catalog with the definitions of an app. Raise DefinitionChanged if a table differs."""
     for name, entry in known.entries.items():
-        if entry.target["kind"] == "table":
+        if entry.target["kind"] in BASES:
             if name not in wanted:
                 raise DefinitionChanged(name, "it is in the store and not in the app")
-            if wanted[name] != entry.definition:
-                raise DefinitionChanged(name, _table_difference(entry.definition, wanted[name]))
+            if _fixed(wanted[name]) != _fixed(entry.definition):
+                raise DefinitionChanged(name, _table_difference(_fixed(entry.definition), _fixed(wanted[name])))
         elif name in wanted and wanted[name]["kind"] != entry.target["kind"]:
             raise DefinitionChanged(name, f"it was a {entry.target['kind']} and is a {wanted[name]['kind']}")
     out = Agreement(wanted)
     for name, definition in wanted.items():
-        if definition["kind"] != "table":
+        if definition["kind"] not in BASES:
             change = _change(known, out.changes, name, definition)
             if change is not None:
                 out.changes[name] = change
@@ -59,6 +59,13 @@ def compared(known: Catalog, wanted: dict[str, Described]) -> Agreement:
             out.changes[name] = Changed(name, Kind.DROPPED)
     out.goes_on = known.since is not None and agrees(known, wanted)
     return out
+
+
+def _fixed(definition: Described) -> Described:
+    """Return the part of a definition of a table or stream that can't change."""
+    if definition["kind"] != "stream":
+        return definition
+    return {name: definition[name] for name in ("kind", "ts", "broker_ts", "unit")}
 
 
 def _change(known: Catalog, before: dict[str, Changed], name: str, definition: Described) -> Changed | None:
@@ -80,7 +87,7 @@ def agrees(known: Catalog, wanted: dict[str, Described]) -> bool:
     targets = {name: e.target for name, e in known.entries.items() if e.written}
     if targets.keys() != wanted.keys():
         return False
-    return all(d["kind"] == "table" or not difference(targets[name], d) for name, d in wanted.items())
+    return all(d["kind"] in BASES or not difference(targets[name], d) for name, d in wanted.items())
 
 
 def refused(changes: dict[str, Changed]) -> DefinitionChanged:
@@ -168,6 +175,7 @@ class _Beginning:
         In a partitioned store the change is complete only after all partitions have it.
         """
         definition = self._agreement.wanted.get(name)
+        self._must_not_be_on_stream(name, definition)
         alone = self._agreement.numbers is None
         both = [d for d in (entry.definition, definition) if d]
         full = any(map(self._has_documents, both))
@@ -203,10 +211,31 @@ class _Beginning:
                 )
 
     def _has_documents(self, definition: Described) -> bool:
-        """Return True if a table below a definition has documents; below a side, one of a table of its join."""
-        tables = [d["name"] for d in self._below(definition) if d["kind"] == "table"]
-        entries = [entry for name in tables if (entry := self._known.entries.get(name)) is not None]
-        return any(read_mark(self._reader, entry.number).tail > 0 for entry in entries)
+        """Return True if a table below a definition has documents; below a side, one of a table of its join.
+
+        A stream counts if the definition is on rows of a view on it: a view on the stream itself begins empty.
+        """
+        own = definition.get("source")
+        bases = [d["name"] for d in self._below(definition) if d["kind"] == "table"]
+        bases += [d["name"] for d in self._below(definition) if d["kind"] == "stream" and d["name"] != own]
+        return any(map(self._has_records, bases))
+
+    def _has_records(self, base: str) -> bool:
+        """Return True if a table or stream of the store ever took a record."""
+        entry = self._known.entries.get(base)
+        return entry is not None and read_mark(self._reader, entry.number).tail > 0
+
+    def _must_not_be_on_stream(self, name: str, definition: Described | None) -> None:
+        """Raise DefinitionError for a changed view on a stream, whose records are gone."""
+        change = self._agreement.changes[name]
+        own = None if definition is None else self._agreement.wanted.get(definition.get("source", ""))
+        if change.kind is not Kind.CHANGED or own is None or own["kind"] != "stream":
+            return
+        if self._has_records(own["name"]):
+            raise DefinitionError(
+                f"view {name!r} changed ({change.why}), and it is on the stream {own['name']!r}, which stores no "
+                "records to build it from; give the changed view another name, or take the definition back"
+            )
 
     def _below(self, definition: Described) -> Iterator[Described]:
         """Yield a definition and all that it is made of."""

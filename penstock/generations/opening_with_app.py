@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from penstock.cache import META, LmdbStore, LmdbWriter, Store, StoreDamaged, Writer, naming
 from penstock.core import (
+    FORMAT,
     Catalog,
     Core,
     Exchange,
@@ -83,7 +84,7 @@ def _agree(
             return ()
         if own is None:
             must_be_alone(known, path)
-        cleaned = replace(without_leftover(known, exchange is not None), partition=own)
+        cleaned = replace(without_leftover(known, exchange is not None), partition=own, format=FORMAT)
         if cleaned != known:
             write_catalog(writer, cleaned)
             known = cleaned

@@ -97,6 +97,14 @@ class OperationWriter(ABC):
         """Wait until every view shows all earlier records."""
         self.call(operations.SETTLE)
 
+    def advance(self, stream: str, low: Any, source: str = "put") -> None:
+        """State that no record of a source partition older than `low` will come."""
+        self.call(operations.ADVANCE, stream=stream, low=low, source=source)
+
+    def rest(self, sources: Sequence[str], ended: bool = False) -> None:
+        """Report that nothing is left to read from source partitions of streams."""
+        self.call(operations.REST, sources=sources, ended=ended)
+
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Free the space of old versions."""
         return self.call(operations.COMPACT, progress)

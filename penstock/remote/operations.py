@@ -218,6 +218,12 @@ INGEST = operation(
 LOAD = operation(OPERATIONS, "load", COUNTS, Effect.TAKES, {"table": PLAIN, "batch": _SPOUT_BATCH}, perform=_load)
 REMEMBERED = operation(OPERATIONS, "remembered", _optional(_REMEMBERED), Effect.READS, {"source": PLAIN})
 SETTLE: Operation[None] = operation(OPERATIONS, "settle", PLAIN, Effect.READS)
+ADVANCE: Operation[None] = operation(
+    OPERATIONS, "advance", PLAIN, Effect.CHANGES, {"stream": PLAIN, "low": PLAIN, "source": PLAIN}
+)
+REST: Operation[None] = operation(
+    OPERATIONS, "rest", PLAIN, Effect.CHANGES, {"sources": MessageCodec(list, _same), "ended": PLAIN}
+)
 COMPACT = operation(OPERATIONS, "compact", _COMPACTED, Effect.CHANGES, reports=True)
 REPOST = operation(OPERATIONS, "repost_many", _REPAIRED, Effect.CHANGES, {"values": _VALUES}, reports=True)
 RESTATE = operation(

@@ -111,6 +111,14 @@ class StoreWriter(Protocol):
         """Wait until every view shows all earlier records."""
         ...
 
+    def advance(self, stream: str, low: Any, source: str = "put") -> None:
+        """State that no record of a source partition older than `low` will come."""
+        ...
+
+    def rest(self, sources: Sequence[str], ended: bool = False) -> None:
+        """Report that nothing is left to read from source partitions of streams; with `ended` none will follow."""
+        ...
+
     def compact(self, progress: Progress | None = None) -> Compacted:
         """Give back the space of old versions."""
         ...

@@ -39,7 +39,7 @@ def opened(app: App, wire: Mapping[str, Any]) -> Record:
     matched = _TOPIC.fullmatch(topic)
     if matched is None:
         raise RecordError(f"its topic {topic!r} is no table; write it as 'users' or 'users(id)'")
-    table = app.table_of(matched[1])
+    table = app.input_of(matched[1])
     key = key_text(table)
     if matched[2] is not None and matched[2].replace(" ", "") != key:
         raise RecordError(

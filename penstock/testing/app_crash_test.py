@@ -24,7 +24,7 @@ from penstock.testing.seeds.seed_search import Clock, SeedFile, Seeds, Totals, a
 from penstock.testing.simulator.app_changes import variants_of
 from penstock.testing.simulator.fault_plan import plan_of
 from penstock.testing.simulator.run import Failure
-from penstock.views import App, Join, Source, Table, View
+from penstock.views import App, Join, Source, Table, View, check_no_streams
 
 _RECORDS = 120
 _DEFAULT = 20.0
@@ -118,6 +118,7 @@ def crashtest(
     >>> crashtest(app, docs=[{"id": 1, "name": "Sue"}, {"id": 2, "name": "Joe"}], seeds=5).ok
     True
     """
+    check_no_streams(app.streams(), "a crash test", "test its views with penstock.testing.TestEngine instead")
     profiles = makers(app, docs, folder).profiles()
     chosen = Seeds(first, seeds, budget, None if remembered is None else SeedFile(remembered), clock)
     if seed is not None:

@@ -6,10 +6,28 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.cache import MemoryStore
+from penstock.cache import BatchRejected, MemoryStore, duration_of
 from penstock.engine import Engine, open_on
+from penstock.flow import micros_of_value
 from penstock.recovery import emission
+from penstock.spout import Record
 from penstock.views import App, Counts, Source
+
+
+class _ManualClock:
+    """A clock that moves only when a test moves it."""
+
+    def __init__(self, time: int) -> None:
+        self.time = time
+        self.due: int | None = None
+
+    def now(self) -> int:
+        """Return the time."""
+        return self.time
+
+    def wake_at(self, when: int | None) -> None:
+        """Note the next time at which the clock alone changes a watermark."""
+        self.due = when
 
 
 class TestEngine:
@@ -29,11 +47,13 @@ class TestEngine:
 
     __test__ = False  # pytest collects classes of such a name
 
-    def __init__(self, app: App | Source, **tables: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, app: App | Source, now: float = 0, **tables: Iterable[Mapping[str, Any]]) -> None:
+        """Open the app. Streams get a clock of their own, which shows `now` seconds and moves only by `wait`."""
         own = app if isinstance(app, App) else app.app
         assert isinstance(own, App), "a source is part of an app"
         self.app = own
-        self._engine, _ = open_on(self.app, MemoryStore())
+        self._clock = _ManualClock(micros_of_value(now, "s"))
+        self._engine, self._core = open_on(self.app, MemoryStore(), clock=self._clock)
         for table, docs in tables.items():
             self.put(table, *docs)
 
@@ -50,11 +70,38 @@ class TestEngine:
         """The engine itself, for operations that this class lacks."""
         return self._engine
 
-    def put(self, table: str, *docs: Mapping[str, Any]) -> Counts:
-        """Put documents in one transaction. If one is rejected, raise BatchRejected and put none of them."""
+    def put(self, table: str, *docs: Mapping[str, Any], source: str | None = None) -> Counts:
+        """Put documents in one transaction. If one is rejected, raise BatchRejected and put none of them.
+
+        `source` is the source partition of records of a stream, "put" by default.
+        """
+        if source is not None:
+            return self._put_from(table, docs, source)
         counts = self._engine.put_many(table, list(docs), strict=True)
         assert isinstance(counts, Counts), "it commits at once"
         return counts
+
+    def _put_from(self, table: str, docs: Iterable[Mapping[str, Any]], source: str) -> Counts:
+        known = self._engine.remembered(source)
+        start = 0 if known is None else known.offset
+        records = [Record(table, None, doc, offset=start + i) for i, doc in enumerate(docs)]
+        counts = self._engine.ingest(records, source, start + len(records))
+        if counts.rejected:
+            raise BatchRejected(counts.applied + counts.equal, counts.rejections)
+        return counts
+
+    def advance(self, stream: str, low: Any, source: str = "put") -> None:
+        """State that no record of a source partition older than `low` will come."""
+        self._engine.advance(stream, low, source)
+
+    def wait(self, duration: str | float) -> None:
+        """Move the clock of streams by a duration, such as "31s", and let them see it."""
+        self._clock.time += duration_of(duration, "the duration of wait()")
+        self._engine.tick()
+
+    def watermark(self, stream: str) -> int | float | None:
+        """Return the low watermark of a stream, in its unit; None before the first one."""
+        return self._engine.watermarks(stream)[0].time
 
     def delete(self, table: str, key: Any, ts: Any = None) -> Counts:
         """Delete a document."""

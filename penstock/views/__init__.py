@@ -16,8 +16,8 @@ from penstock.views.answers.row import Row
 from penstock.views.answers.view_reader import ViewReader, restating
 from penstock.views.answers.write_report import KEPT, Counts, Rejection
 from penstock.views.app import App, Definition
-from penstock.views.comparisons import COMPARE, Family, Op, family_of
-from penstock.views.condition_notation import condition_text
+from penstock.views.conditions.comparisons import COMPARE, Family, Op, family_of
+from penstock.views.conditions.condition_notation import condition_text
 from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import is_part, parse_path, reach
@@ -84,6 +84,7 @@ from penstock.views.reducer_protocols import (
 )
 from penstock.views.sides.side_projection import SideView, side_views, stored_side
 from penstock.views.stored_definitions import app_from, sources_of
+from penstock.views.stream_definitions import Stream, check_no_streams, stream_refused, streams_below
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
 
 __all__ = [
@@ -152,6 +153,7 @@ __all__ = [
     "SideView",
     "Source",
     "State",
+    "Stream",
     "Table",
     "TreeCell",
     "ValueCell",
@@ -162,6 +164,7 @@ __all__ = [
     "all_joins",
     "app_from",
     "as_where",
+    "check_no_streams",
     "check_runnable",
     "check_unjoined",
     "condition_text",
@@ -202,6 +205,8 @@ __all__ = [
     "sources_of",
     "stored_definition",
     "stored_side",
+    "stream_refused",
+    "streams_below",
     "under",
     "view_costs",
     "where_from",

@@ -1,4 +1,4 @@
-"""Hold the tables, views and joins of an app, which share one namespace.
+"""Hold the tables, streams, views and joins of an app, which share one namespace.
 
 Invariants:
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeVar
 
-from penstock.cache import DefinitionError, UnknownName, key_text
+from penstock.cache import DefinitionError, Unit, UnknownName, key_text
 from penstock.views.definitions import BROKER, FilteredSource, Merge, Source, Table, View
 from penstock.views.delivery_modes import DeliveryMode, ProductionName
 from penstock.views.document_paths import parse_path
@@ -22,16 +22,17 @@ from penstock.views.join_arguments import Conditions, make_join
 from penstock.views.join_definitions import LIMIT, How, Join
 from penstock.views.name_form import check_name, find
 from penstock.views.reducer_inputs import check_tombstones
+from penstock.views.stream_definitions import Stream, make_stream, stream_refused
 from penstock.views.view_maps import Key
 
 __all__ = ["App", "Definition"]
 
 Definition = Table | View | Join
-_D = TypeVar("_D", Table, View, Join)
+_D = TypeVar("_D", Table, Stream, View, Join)
 
 
 class App:
-    """A set of tables, views and joins that one store keeps.
+    """A set of tables, streams, views and joins that one store keeps.
 
     >>> app = App("shop")
     >>> users = app.table("users", key="id", ts="ts")
@@ -41,13 +42,14 @@ class App:
     True
     """
 
-    __slots__ = ("_definitions", "_joins", "_tables", "_views", "name")
+    __slots__ = ("_definitions", "_joins", "_streams", "_tables", "_views", "name")
 
     def __init__(self, name: str) -> None:
         check_name("app", name)
         self.name = name
         self._definitions: dict[str, Definition] = {}
         self._tables: tuple[Table, ...] = ()
+        self._streams: tuple[Stream, ...] = ()
         self._views: tuple[View, ...] = ()
         self._joins: tuple[Join, ...] = ()
 
@@ -97,6 +99,30 @@ class App:
         file = None if sample is None else os.fspath(sample)
         return self.add(Table(self, name, self.size, keyed, path, ts == BROKER, merged, tombstones, file))
 
+    def stream(
+        self,
+        name: str,
+        *,
+        ts: str,
+        unit: Unit = "s",
+        lateness: str | float = "0s",
+        idle: str | float | None = None,
+        ahead: str | float = "5m",
+        sources: tuple[str, ...] | None = None,
+    ) -> Stream:
+        """Define a stream of records by `ts`, the path of their time (or "@kafka": the broker's timestamp).
+
+        A stream has no key, no versions and no documents: two equal records count twice. Its low watermark is the time
+        up to which all records have arrived. The newest ts of each source partition, less `lateness`, is its source
+        watermark, and the least of these is the watermark. `idle` is the time after which a source partition with
+        nothing left to read no longer counts. A ts more than `ahead` in front of the clock raises no watermark.
+        `sources` names source partitions that must give a record first. `unit` is that of ts that are numbers.
+
+        >>> App("web").stream("searches", ts="at", lateness="2s", idle="30s").idle
+        30000000
+        """
+        return self.add(make_stream(self, name, ts, unit, lateness, idle, ahead, sources))
+
     def join(
         self,
         name: str = "",
@@ -142,8 +168,8 @@ class App:
         taken = self._definitions.get(name)
         if taken is not None:
             raise DefinitionError(
-                f"{self!r} has a {_kind(taken)} named {name!r} already; tables, views and joins share their names, so "
-                f"give this {kind} another"
+                f"{self!r} has a {_kind(taken)} named {name!r} already; tables, streams, views and joins share their "
+                f"names, so give this {kind} another"
             )
         if isinstance(definition, View) and self._definitions.get(definition.source.name) is not definition.source:
             raise DefinitionError(
@@ -156,17 +182,27 @@ class App:
             self._views = (*self._views, definition)
         elif isinstance(definition, Join):
             self._joins = (*self._joins, definition)
+        elif isinstance(definition, Stream):
+            self._streams = (*self._streams, definition)
         else:
             self._tables = (*self._tables, definition)
         return definition
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all tables, views and joins, in order."""
+        """Return the names of all tables, streams, views and joins, in order."""
         return tuple(self._definitions)
 
     def tables(self) -> tuple[Table, ...]:
         """Return all tables, in order."""
         return self._tables
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Return all streams, in order."""
+        return self._streams
+
+    def inputs(self) -> tuple[Table, ...]:
+        """Return all tables and streams: all that takes records."""
+        return (*self._tables, *self._streams)
 
     def views(self) -> tuple[View, ...]:
         """Return all views, each after its source."""
@@ -182,12 +218,23 @@ class App:
 
     def table_of(self, name: str) -> Table:
         """Return the table of this name. Raise UnknownName, with the nearest name, if there is none."""
+        found = self.input_of(name)
+        if isinstance(found, Stream):
+            raise stream_refused(name)
+        return found
+
+    def input_of(self, name: str) -> Table:
+        """Return the table or stream of this name. Raise UnknownName, with the nearest name, if there is none."""
         found = self._definitions.get(name) if isinstance(name, str) else None
         if isinstance(found, Table):
             return found
         if isinstance(found, View):
             raise UnknownName(name, "table", found.tables[0].name)
-        return find(name, "table", {t.name: t for t in self.tables()})
+        return find(name, "table", {t.name: t for t in self.inputs()})
+
+    def stream_of(self, name: str) -> Stream:
+        """Return the stream of this name. Raise UnknownName, with the nearest name, if there is none."""
+        return find(name, "stream", {s.name: s for s in self.streams()})
 
     def view_of(self, name: str) -> View:
         """Return the view of this name. Raise UnknownName, with the nearest name, if there is none."""
@@ -200,4 +247,6 @@ class App:
 
 def _kind(definition: Definition) -> str:
     """Return the word for a definition."""
+    if isinstance(definition, Stream):
+        return "stream"
     return "table" if isinstance(definition, Table) else "join" if isinstance(definition, Join) else "view"

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from penstock.cache import DefinitionError, ValueKind, key_text, normalise, repr_by_fields, value_text
-from penstock.views.comparisons import COMPARE, Family, Op, family_of
+from penstock.views.conditions.comparisons import COMPARE, Family, Op, family_of
 from penstock.views.document_paths import parse_path
 from penstock.views.reducer_protocols import Path
 

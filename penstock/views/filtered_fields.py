@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.cache import canonical, unpack
-from penstock.views.condition_notation import condition_text
+from penstock.views.conditions.condition_notation import condition_text
 from penstock.views.document_paths import reach
 from penstock.views.field_expressions import And, Compare, IsNull, IsTrue, Not, Or, Where, where_from
 from penstock.views.reducer_protocols import Path

@@ -12,6 +12,7 @@ from penstock.views.field_expressions import as_where
 from penstock.views.join_definitions import How, Join, Side, check_side_path, near_path
 from penstock.views.name_form import check_name, nearest
 from penstock.views.reducer_protocols import Path
+from penstock.views.stream_definitions import Stream
 
 Conditions = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -88,6 +89,11 @@ def _side(app: Definitions, what: str, name: str, given: object) -> Side:
         meant = "" if near is None else f"; or did you mean the option {near}=?"
         raise DefinitionError(
             f"side {name!r} of {what} is {key_text(given)}; give a table, a view or a join of this app{meant}"
+        )
+    if isinstance(source, Stream):
+        raise DefinitionError(
+            f"side {name!r} of {what} is the stream {source.name!r}, which has no documents; join a table, or a "
+            "view on the stream"
         )
     if source.app is not app:
         raise DefinitionError(

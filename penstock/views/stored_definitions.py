@@ -14,6 +14,7 @@ from penstock.views.definitions import Merge, Source, Table, View
 from penstock.views.field_expressions import Where, where_from
 from penstock.views.join_definitions import Join, Side, shown_join
 from penstock.views.reducer_protocols import Reducer
+from penstock.views.stream_definitions import stream_from
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
 
 __all__ = ["app_from", "sources_of"]
@@ -43,6 +44,8 @@ def app_from(name: str, definitions: Iterable[Described], reducer_from: Callable
         for described in ready:
             if described["kind"] == "table":
                 made: Definition = app.add(_table(app, described))
+            elif described["kind"] == "stream":
+                made = app.add(stream_from(app, described))
             elif described["kind"] == "join":
                 made = app.add(_join(app, described, sources))
             else:
@@ -75,7 +78,7 @@ def sources_of(described: Described) -> list[str]:
     """
     if described["kind"] == "join":
         return [side["source"] for side in described["sides"]]
-    return [] if described["kind"] == "table" else [described["source"]]
+    return [] if described["kind"] in ("table", "stream") else [described["source"]]
 
 
 def _join(app: App, described: Described, sources: Mapping[str, Source]) -> Join:

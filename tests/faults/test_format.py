@@ -45,10 +45,10 @@ def change_catalog(path: Path, change: Callable[[Any], Any]) -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda catalog: {**catalog, "format": 2},
-        lambda catalog: {"format": 2, "views": []},
-        lambda catalog: {**catalog, "format": "2.1"},
-        lambda catalog: [2, catalog],
+        lambda catalog: {**catalog, "format": 3},
+        lambda catalog: {"format": 3, "views": []},
+        lambda catalog: {**catalog, "format": "3.1"},
+        lambda catalog: [3, catalog],
     ],
     ids=["larger", "other", "text", "no map"],
 )
@@ -56,7 +56,7 @@ def test_a_newer_format_is_refused_and_not_touched(filled: Path, change: Callabl
     was = change_catalog(filled, change)
     before = (filled / "data.mdb").read_bytes()
     for readonly in (False, True):
-        with pytest.raises(ps.StoreFormat, match="this version of penstock reads format 1") as refused:
+        with pytest.raises(ps.StoreFormat, match="this version of penstock reads format 2") as refused:
             ps.open(shop.WORLD.app(), filled, readonly=readonly)
         assert str(refused.value).startswith(f"the store at {filled} has format")
         assert "; open it with the version of penstock that wrote it, or fill a new path" in str(refused.value)
@@ -66,6 +66,25 @@ def test_a_newer_format_is_refused_and_not_touched(filled: Path, change: Callabl
         txn.put_many(META, [(CATALOG, was)])
     store.close()
     assert shop.check_batches(filled, BATCHES, BATCHES + 1, SIZE) == BATCHES
+
+
+def test_a_store_of_format_1_is_read_and_raised_at_its_first_opening_for_writing(filled: Path) -> None:
+    change_catalog(filled, lambda catalog: {**catalog, "format": 1})
+    ps.open(shop.WORLD.app(), filled, readonly=True).close()
+    assert format_of(filled) == 1
+    assert shop.check_batches(filled, BATCHES, BATCHES + 1, SIZE) == BATCHES
+    ps.open(shop.WORLD.app(), filled).close()
+    assert format_of(filled) == 2
+
+
+def format_of(path: Path) -> int:
+    """Return the format that the catalog of a store names."""
+    store = open_lmdb(path, readonly=True)
+    with store.read() as txn:
+        [row] = txn.get_many(META, [CATALOG])
+    store.close()
+    assert row is not None
+    return int(msgspec.msgpack.decode(unseal(CATALOG, row, META))["format"])
 
 
 def test_a_newer_lmdb_is_refused_and_not_touched(filled: Path) -> None:
@@ -86,6 +105,6 @@ def test_a_newer_lmdb_is_refused_and_not_touched(filled: Path) -> None:
 def test_a_newer_layout_of_partitions_is_refused_with_its_number(tmp_path: Path) -> None:
     with ps.open(shop.WORLD.app(), tmp_path / "s", partitions=2, processes=False):
         pass
-    (tmp_path / "s" / "partitions").write_text('{"format": 2, "folders": []}')
-    with pytest.raises(ps.StoreFormat, match="has format 2 and this version of penstock reads format 1"):
+    (tmp_path / "s" / "partitions").write_text('{"format": 3, "folders": []}')
+    with pytest.raises(ps.StoreFormat, match="has format 3 and this version of penstock reads format 2"):
         ps.open(shop.WORLD.app(), tmp_path / "s")

@@ -116,7 +116,7 @@ BUGS = [
         Bug(
             "a newer format is opened",
             "core.metadata.store_format:must_be_readable",
-            "if found != FORMAT:",
+            "if found not in _READABLE:",
             "if False:",
         ),
         World.newer,

@@ -14,6 +14,7 @@ RANK = {
     "kafka": 5,
     "spout": 6,
     "sink": 6,
+    "flow": 6,
     "core": 7,
     "generations": 8,
     "recovery": 9,

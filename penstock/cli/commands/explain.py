@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import click
 
-from penstock.cache import StoreMissing, size_text
+from penstock.cache import StoreMissing, read_mark, size_text
 from penstock.cli.command_frame import command, load_app, open_reader
 from penstock.cli.context import Context
 from penstock.cli.drawing.join_order import order_facts
@@ -18,6 +18,7 @@ from penstock.views import (
     App,
     Definition,
     Join,
+    Stream,
     Table,
     View,
     definition_forest,
@@ -81,6 +82,8 @@ def _numbers(ctx: Context, app: App, only: Definition | None) -> tuple[dict[str,
         with open_reader(ctx, app) as engine, engine.snapshot() as snap:
             tables, views = snap.schema.tables, snap.schema.views
             out = {name: _many(len(snap.table(name)), "document") for name in app.names() if name in tables}
+            marks = {name: own.number for name, own in snap.schema.streams.items()}
+            out |= {name: _many(read_mark(snap.reader(), number).tail, "record") for name, number in marks.items()}
             out |= {name: _many(len(snap.view(name)), "group") for name in app.names() if name in views}
             if isinstance(only, Join) and only.name in snap.schema.joins:
                 return out, snap.join_weight(only.name, _HOT)
@@ -107,6 +110,11 @@ def _many(n: int, what: str) -> str:
 def _facts(
     definition: Definition, weight: Weight | JoinWeight | None, numbers: dict[str, str]
 ) -> list[tuple[str, str]]:
+    if isinstance(definition, Stream):
+        return [
+            ("is", definition_sentence(definition)),
+            ("a record", "gets a number and goes to the views; the stream stores it only while a view holds it"),
+        ]
     if isinstance(definition, Table):
         return [
             ("is", definition_sentence(definition)),

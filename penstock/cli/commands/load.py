@@ -18,18 +18,18 @@ from itertools import chain
 
 import click
 
-from penstock.cli.command_frame import command, load_app, open_writer, table_of
+from penstock.cli.command_frame import command, input_of, load_app, open_writer
 from penstock.cli.commands.migrate import bring_up
 from penstock.cli.context import DONE, INTERRUPTED, NO, WRONG, Context
 from penstock.cli.exit_errors import ExitError
-from penstock.cli.name_completion import table_names
+from penstock.cli.name_completion import input_names
 from penstock.cli.progress import Bar, progress
 from penstock.cli.rows_output import cell_text
 from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.cli.signals import Stop
 from penstock.engine import StoreWriter
 from penstock.spout import STDIN, FileSpout, ParquetSpout, SpoutBatch, Standing, Uri, file_size, open_file
-from penstock.views import App, Counts, Table
+from penstock.views import App, Counts, Stream, Table
 
 Read = Callable[[SpoutBatch], SpoutBatch]
 _WAIT = 0.2  # seconds between two tests of the request to stop
@@ -75,7 +75,7 @@ class _LoadRun:
         "curl -s https://example.org/users.jsonl | penstock load users -",
     ],
 )
-@click.argument("table", shell_complete=table_names)
+@click.argument("table", shell_complete=input_names)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--follow", is_flag=True, help="Follow the one file as it grows, until Ctrl-C, also when it is rotated.")
 @click.option("--again", is_flag=True, help="Start at the first line, also of files that were loaded before.")
@@ -108,7 +108,7 @@ def load(
     if follow and len(files) > 1:
         raise click.UsageError("--follow takes one file; `penstock run --from TABLE=FILE` follows several")
     app = load_app(ctx)
-    target = table_of(app, table)
+    target = input_of(app, table)
     return take_files(
         ctx,
         app,
@@ -203,6 +203,8 @@ def _one(run: _LoadRun, path: str, spout: FileSpout | ParquetSpout, size: int) -
     before, run.counts, began = run.counts, Counts(), time.monotonic()
     try:
         _batches(run, path, spout, size)
+        if isinstance(run.table, Stream) and spout.ended and not run.stop.asked and spout.source is not None:
+            run.writer.rest([spout.source], ended=True)
         if not run.counts.records and not idle:
             run.ctx.say(f"{spout.name}: no records")
     finally:

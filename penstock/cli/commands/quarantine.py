@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from penstock.cli.command_frame import command, load_app, open_reader, open_writer, table_of, view_of
+from penstock.cli.command_frame import command, input_of, load_app, open_reader, open_writer, view_of
 from penstock.cli.context import DONE, NO, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import pretty
-from penstock.cli.name_completion import table_names, view_names
+from penstock.cli.name_completion import input_names, view_names
 from penstock.cli.progress import parts
 from penstock.cli.rows_output import OutputColumn, cell_text, emit, format_option
 from penstock.recovery import EntryFilter, Quarantined, QuarantineKind, Settled
@@ -49,7 +49,7 @@ _EVERYTHING = tuple(field.name for field in fields(Quarantined))
     help="Only entries of this kind: rejected records, held documents, held groups.",
 )
 @click.option(
-    "--table", metavar="NAME", shell_complete=table_names, help="Only entries of this table and the views on it."
+    "--table", metavar="NAME", shell_complete=input_names, help="Only entries of this table and the views on it."
 )
 @click.option("--view", metavar="NAME", shell_complete=view_names, help="Only entries of this view.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N entries.")
@@ -80,7 +80,7 @@ def quarantine(
     """
     app = load_app(ctx)
     if table is not None:
-        table_of(app, table)
+        input_of(app, table)
     if view is not None:
         view_of(app, view)
     wanted = EntryFilter.of(ids or None, kind, table, view, limit, resting)

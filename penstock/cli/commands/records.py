@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from penstock.cache import RecordError
-from penstock.cli.command_frame import command, load_app, open_writer, table_of
+from penstock.cli.command_frame import command, input_of, load_app, open_writer, table_of
 from penstock.cli.commands.load import take_lines
 from penstock.cli.commands.repair import print_repairs
 from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.files.lossless_json import read_keys
 from penstock.cli.json_values import group_of, loads, object_of
-from penstock.cli.name_completion import table_names
+from penstock.cli.name_completion import input_names, table_names
 from penstock.cli.rows_output import format_option, print_outcome
 from penstock.engine import post as post_records
 from penstock.engine import split_reposts
@@ -31,7 +31,7 @@ from penstock.views import App
         """penstock put users '{"id": 7, "name": "Joe", "ts": 2}' '{"id": 8, "name": "Sam", "ts": 1}'""",
     ],
 )
-@click.argument("table", shell_complete=table_names)
+@click.argument("table", shell_complete=input_names)
 @click.argument("documents", metavar="JSON...", nargs=-1, required=True)
 def put(ctx: Context, table: str, documents: tuple[str, ...]) -> int:
     """Put documents into TABLE, each a JSON object in single quotes.
@@ -40,7 +40,7 @@ def put(ctx: Context, table: str, documents: tuple[str, ...]) -> int:
     rejected document is named, and the exit code is 1. For files use `penstock load`.
     """
     app = load_app(ctx)
-    table_of(app, table)
+    input_of(app, table)
     for place, text in enumerate(documents, 1):
         object_of(text, _named(place, documents))
     return _write(ctx, app, [Record(table, None, text.encode("utf-8", "surrogateescape")) for text in documents])

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 import click
 
 from penstock.cache import StoreInUse, hidden
-from penstock.cli.command_frame import command, load_app, open_reader, reach_writer, table_of
+from penstock.cli.command_frame import command, input_of, load_app, open_reader, reach_writer
 from penstock.cli.context import DONE, INTERRUPTED, WRONG, Context
 from penstock.cli.exit_errors import ExitError
-from penstock.cli.name_completion import table_names, view_names
+from penstock.cli.name_completion import input_names, view_names
 from penstock.cli.running.sink_thread import SinkThread, asked_of, begun
 from penstock.cli.running.source_thread import SHOWN, SourceThread, source_of, topic_of
 from penstock.cli.running.stopped_members import end_stopped
@@ -64,7 +64,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     metavar="TABLE=URI",
     multiple=True,
     required=True,
-    shell_complete=table_names,
+    shell_complete=input_names,
     help="A source and its table. Repeat the option for several.",
 )
 @click.option(
@@ -233,7 +233,7 @@ def _asked(app: App, text: str) -> tuple[str, Table, str]:
     name, sign, uri = text.partition("=")
     if not sign or not uri:
         raise ExitError(f"--from {text} names no table; write --from TABLE={text.strip('=') or 'URI'}", WRONG)
-    return text, table_of(app, name), uri
+    return text, input_of(app, name), uri
 
 
 def _check(asked: list[tuple[str, Table, str]]) -> None:

@@ -174,7 +174,14 @@ def _tables(ctx: Context, data: dict[str, Any]) -> Iterator[str]:
         [name, t["documents"], t["tombstones"], t["rejected"], t["log"]["segments"], t["log"]["unfolded"]]
         for name, t in data["tables"].items()
     ]
-    yield _drawn(ctx, tables, ["table", "documents", "deleted", "rejected", "log segments", "unfolded"])
+    if tables or not data["streams"]:
+        yield _drawn(ctx, tables, ["table", "documents", "deleted", "rejected", "log segments", "unfolded"])
+    streams = [
+        [name, s["text"], s["lag"], s["records"], s["late"], s["rejected"], s["reason"]]
+        for name, s in data["streams"].items()
+    ]
+    if streams:
+        yield _drawn(ctx, streams, ["stream", "watermark", "lag", "records", "late", "rejected", "waits for"])
     views = [[name, v["source"], v["groups"], v["held"], v["held_groups"]] for name, v in data["views"].items()]
     if views:
         yield _drawn(ctx, views, ["view", "of", "groups", "held documents", "held groups"])
@@ -213,7 +220,7 @@ def _held(data: dict[str, Any]) -> Iterator[str]:
         for own in join["largest"]:
             matches = " × ".join(f"{n:,}" for n in own["matches"])
             yield f"held: {name} has no rows for {dumps(own['value'])}: {matches} matches are above the limit"
-    n = sum(table["quarantined"] for table in data["tables"].values())
+    n = sum(own["quarantined"] for kind in ("tables", "streams") for own in data[kind].values())
     if n:
         yield f"rejected: {n:,} record{'s are' if n > 1 else ' is'} kept; `penstock quarantine` lists them"
 

@@ -32,7 +32,7 @@ from penstock.spout import (
     Spout,
     SpoutBatch,
 )
-from penstock.views import Counts, Table
+from penstock.views import Counts, Stream, Table
 
 SHOWN = 5  # rejections shown of a source
 READING, PAUSED, ENDED = "reading", "paused", "ended"  # the states of a source that a process reports
@@ -73,6 +73,8 @@ class SourceThread(threading.Thread):
         self._paused = paused
         self._claim = claim
         self._idle = threading.Event()
+        self._seen: dict[str, None] = {}  # the source partitions of a stream
+        self._unrested: dict[str, None] = {}  # of these, those with records since the last report
         self._waits = False  # for the store, or for its holder
 
     def run(self) -> None:
@@ -104,6 +106,10 @@ class SourceThread(threading.Thread):
                     if isinstance(self._spout, FileSpout | ParquetSpout):
                         check_columns(self._spout, self._spout.name, self._table)
                     self._take(self._from(first))
+                elif self._unrested:
+                    self._rest(False)
+            if self._spout.ended and not self._stopped():
+                self._rest(True)
         except (*LOST, SourceMoved) as error:
             # A holder that can't continue ends, so that another process takes over.
             if not isinstance(self._source, KafkaMember) or (is_writer and not isinstance(error, SourceMoved)):
@@ -144,11 +150,21 @@ class SourceThread(threading.Thread):
         with closing(self._writer.load(self._table.name, batches)) as loaded:
             for batch, counts in loaded:
                 self._spout.committed(batch)
+                if batch.source is not None and isinstance(self._table, Stream):
+                    self._unrested[batch.source] = self._seen[batch.source] = None
                 self.lag = self._spout.lag()
                 for rejection in counts.rejections[: max(0, SHOWN - self.counts.rejected)]:
                     self.notes.append(f"rejected: {cell_text(f'{rejection.where}: {rejection.reason}')}")
                 self.counts += replace(counts, rejections=())
                 self._say()
+
+    def _rest(self, ended: bool) -> None:
+        """Report the source partitions of a stream from which nothing is left to read."""
+        whole = source_of(self._spout) if ended and isinstance(self._table, Stream) else None
+        names = [*(self._seen if ended else self._unrested), *([] if whole is None else [whole])]
+        if names:
+            self._writer.rest(names, ended)
+        self._unrested.clear()
 
     def _say(self, state: str | None = None) -> None:
         if self._claim is not None:

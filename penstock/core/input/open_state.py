@@ -26,7 +26,7 @@ class OpenState:
         self.closed = False
         self._pid = os.getpid()
         self.lock = FairLock(self.must_be_own_process)
-        self.meters = Meters(table.name for table in app.tables())
+        self.meters = Meters(table.name for table in app.inputs())
         self.repairing = threading.Lock()  # one repair at a time; it waits here before it takes the other lock
         self._ended = threading.Event()
 
@@ -47,12 +47,12 @@ class OpenState:
             raise Closed(f"the engine of {self.app.name!r}")
 
     def must_be_writable(self, *tables: str) -> None:
-        """Raise an error if the store takes no writes, or the app has no table of one of these names."""
+        """Raise an error if the store takes no writes, or the app has no table or stream of one of these names."""
         self.must_be_open()
         if self.readonly:
             raise ReadOnly(self.path or "memory")
         for table in tables:
-            self.app.table_of(table)
+            self.app.input_of(table)
 
     def rest(self, seconds: float) -> bool:
         """Wait for some seconds, or until the store is closed. Return True if it was closed."""

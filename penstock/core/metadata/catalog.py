@@ -19,6 +19,8 @@ from penstock.core.metadata.store_state import StateRow
 _CATALOG, _BUILT = b"catalog", b"built"
 
 
+BASES = ("table", "stream")
+"""The kinds of definitions that take records, and can't change."""
 JOIN_KINDS = ("join", "side")
 """The kinds of definitions of a join: its own, and those of its sides."""
 

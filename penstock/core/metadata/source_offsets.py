@@ -12,18 +12,31 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.cache import META, Reader, Writer, seal, unseal
+from penstock.flow import PUT
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """The offset of a source partition after a batch, and its spout state.
 
-    The offset only grows, unless the source partition begins `again`.
+    The offset only grows, unless the source partition begins `again`. `rests` says that nothing is left to read.
     """
 
     offset: int
     spout_state: bytes = b""
     again: bool = False
+    rests: bool = False
+
+
+def origin_of(sources: Mapping[str, Resume] | None) -> tuple[str, bool]:
+    """Return the source partition of a batch, and True if nothing is left to read after it.
+
+    >>> origin_of({"file:a": Resume(7)}), origin_of(None)
+    (('file:a', False), ('put', True))
+    """
+    for name, resume in (sources or {}).items():
+        return name, resume.rests
+    return PUT, True
 
 
 def read_spout_state(reader: Reader, source: str) -> bytes:

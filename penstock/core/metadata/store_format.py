@@ -9,7 +9,8 @@ import msgspec
 
 from penstock.cache import StoreFormat
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)  # the first opening for writing raises an older one
 
 
 class NamedFormat(msgspec.Struct):
@@ -28,5 +29,5 @@ def must_be_readable(path: str, data: bytes, decode: Callable[[bytes], NamedForm
         found = decode(data).format
     except msgspec.ValidationError:
         found = None
-    if found != FORMAT:
+    if found not in _READABLE:
         raise StoreFormat(path, "unknown" if found is None else found, FORMAT)

@@ -33,7 +33,7 @@ from penstock.gateway import TableReader, TableReading
 from penstock.join import StoredJoin
 from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered
-from penstock.views import Contribution, Position, Progress, ViewReader, position_text
+from penstock.views import Contribution, Position, Progress, Stream, ViewReader, position_text
 
 if TYPE_CHECKING:
     from penstock.core.commit import Core
@@ -194,6 +194,11 @@ class Snapshot:
     def _why(
         self, view: ViewNode, source: ViewNode | StoredJoin | None, groups: Sequence[bytes], progress: Progress | None
     ) -> list[list[Contribution]]:
+        if isinstance(view.view.source, Stream):
+            raise PenstockError(
+                f"view {view.name!r} is on the stream {view.view.source.name!r}, which stores no records, so none can "
+                "be listed; read the row of the group, with ps.count() among its reducers"
+            )
         as_of = self.as_of(view.name)
         if as_of is not None and not view.keeps:
             raise PenstockError(

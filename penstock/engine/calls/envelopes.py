@@ -71,14 +71,14 @@ def ingested(
     With `only_reposts` other redelivered records are kept: each partition drops those that it has. A redelivered
     record counts as late, also if the app no longer has its table.
     """
-    known = {table.name for table in app.tables()}
+    known = {table.name for table in app.inputs()}
     tables: dict[str, list[Batch]] = {}
     late = equal = 0
     for record in records:
         if redelivered(record, done, resume) and (record.repost or not only_reposts or record.table not in known):
             late += 1
             continue
-        app.table_of(record.table)
+        app.input_of(record.table)
         own = tables.setdefault(record.table, [Batch(unit="record", origin=source)])[0]
         if record.offset is not None:
             own.offsets[own.size] = record.offset

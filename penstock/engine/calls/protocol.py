@@ -22,12 +22,13 @@ from penstock.core import (
     ScrubResult,
     Snapshot,
 )
+from penstock.flow import Watermark
 from penstock.generations import Refilled
 from penstock.partitions import Copied
 from penstock.recovery import PostedValue, QuarantineRetries, Site
 from penstock.remote import Operation
 from penstock.spout import Record, Remembered, SpoutBatch
-from penstock.views import Changes, Counts, Migrated, Progress
+from penstock.views import Changes, Counts, Migrated, Progress, Stream
 
 __all__ = ["Building", "EngineStore", "Repost"]
 
@@ -107,6 +108,18 @@ class EngineStore(Protocol):
         """Put batches of a spout, each with the offset after it; yield its counts once durable."""
         ...
 
+    def advance(self, stream: str, source: str, low: int) -> None:
+        """Set the watermark of a source partition of a stream, in microseconds since 1970."""
+        ...
+
+    def rest(self, sources: Sequence[str], ended: bool) -> None:
+        """Note that nothing is left to read from source partitions of streams."""
+        ...
+
+    def tick(self) -> None:
+        """Let the streams see the clock."""
+        ...
+
     def settle(self) -> None:
         """Wait until everything that was committed shows in every view."""
         ...
@@ -123,6 +136,10 @@ class EngineStore(Protocol):
 
     def follow(self, request: FeedRequest) -> Iterator[Changes]:
         """Iterate over the changes of a request."""
+        ...
+
+    def watermarks(self, streams: Sequence[Stream]) -> list[Watermark]:
+        """Return the watermarks of these streams."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:

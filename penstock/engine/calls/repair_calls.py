@@ -27,7 +27,7 @@ from penstock.recovery import (
     listed,
     posted,
 )
-from penstock.views import Join, Progress, View
+from penstock.views import Join, Progress, Stream, View, streams_below
 
 __all__ = ["RepairCalls"]
 
@@ -153,6 +153,10 @@ class RepairCalls(ABC):
         definition = state.app.lookup(name)
         if isinstance(definition, Join) and key_or_group is not None:
             raise DefinitionError(f"the join {name!r} has no groups; write restate({name!r}), or name a view on it")
+        if streams := [definition] if isinstance(definition, Stream) else streams_below(definition):
+            raise DefinitionError(
+                f"{name!r} can't be restated: the stream {streams[0].name!r} stores no records to compute it from"
+            )
         asked = None if key_or_group is None else encode_key(key_or_group)
         with self._alone():
             repair = Restatement(self.store.site(), progress)

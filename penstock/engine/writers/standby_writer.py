@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from penstock.cache import Closed, StoreInUse
@@ -32,6 +32,10 @@ class Loads(Protocol):
         self, table: str, batches: Iterable[SpoutBatch], long: bool | None = None
     ) -> Generator[tuple[SpoutBatch, Counts]]:
         """Take the batches of a spout; yield each with its counts after its commit."""
+        ...
+
+    def rest(self, sources: Sequence[str], ended: bool = False) -> None:
+        """Report that nothing is left to read from source partitions of streams."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:

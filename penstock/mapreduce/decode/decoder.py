@@ -215,6 +215,8 @@ class Decoder:
     def _keys(self, block: TypedBlock, bad: dict[int, str]) -> tuple[Lane, Lane | None, list[bytes] | None]:
         """Return the lanes of the keys, and the encodings of keys that are all text."""
         key = self._plan.key
+        if not key.paths:  # records of a stream, which the node numbers
+            return np.zeros(len(block.docs), np.uint64), None, None
         if key.single:
             path = key.paths[0]
             known = block.known(path)

@@ -31,29 +31,40 @@ from penstock.cache import (
     log_db,
     named,
     read_mark,
-    record_key,
     unseal,
 )
 from penstock.core import PageReport, Snapshot, database_labels, walk
-from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, document_of, moved_lines_db, repeated_db, unwrap
+from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, moved_lines_db, repeated_db, unwrap
 from penstock.mapreduce import (
     FEED,
     FunctionMapper,
     Groups,
-    Pairs,
     ViewNode,
     emissions_db,
     held_db,
     resting_db,
+    view_dbs,
 )
-from penstock.recovery.check.emission_differences import differing
+from penstock.recovery.check.emission_differences import differing, table_emissions
 from penstock.recovery.check.joined_rows_check import checked_side, joined_documents, joined_emissions
 from penstock.recovery.check.oracle_comparison import judged
 from penstock.recovery.check_report import Checked
 from penstock.recovery.repair.emission_repair import remembered_in
 from penstock.recovery.repair.fresh_map import FreshMap
 from penstock.recovery.repair.restatement import Restatement
-from penstock.views import Definition, Join, Progress, Row, SideView, Table, View, shown_join, side_views
+from penstock.views import (
+    Definition,
+    Join,
+    Progress,
+    Row,
+    SideView,
+    Stream,
+    Table,
+    View,
+    shown_join,
+    side_views,
+    streams_below,
+)
 
 _BLOCK = 1 << 10
 
@@ -82,7 +93,7 @@ class Check:
         self._step(partial(self._rows_of, META, FEED, QUARANTINE))
         if self._repair.fix:  # a view is counted with the held documents of other views
             for view in self._site.app.views():
-                if view.name not in self._forgotten and not isinstance(view.source, Join):
+                if view.name not in self._forgotten and not (isinstance(view.source, Join) or streams_below(view)):
                     with suppress(StoreDamaged):  # the comparison of the view reports it
                         self._repair.repair_emissions(view.name)
         for name in self._site.app.names():  # a view or a join comes after its sources
@@ -107,10 +118,25 @@ class Check:
         if isinstance(definition, Join):
             for side in (side for stage in definition.stages for side in side_views(stage)):
                 self._step(partial(self._side, side))
+        elif isinstance(definition, Stream):
+            self._step(partial(self._held_records, self._site.catalog.entries[definition.name].number))
+        elif isinstance(definition, View) and streams_below(definition):
+            # no documents are left to compute it from
+            self._step(partial(self._rows_of, *view_dbs(self._site.views[definition.name].number)))
         elif isinstance(definition, View) and definition.name not in self._forgotten:
             # a rebuild of a forgotten view would use the lost emissions
             self._step(partial(self._repair.view, definition.name, None))
             self._step(partial(self._counted, definition.name))
+
+    def _held_records(self, stream: int) -> None:
+        """Read the records of a stream that views hold."""
+        with self._site.snapshot() as snap:
+            for key, row in snap.reader().scan(log_db(stream)):
+                self._rows += 1
+                try:
+                    self._absent(Segment.parse(int.from_bytes(key, "big"), row, log_db(stream)))
+                except StoreDamaged as damage:
+                    self._damaged.append(self._named(damage))
 
     def _after_indexes(self) -> None:
         """Name the tables whose index was rebuilt: views on them may lack documents."""
@@ -336,7 +362,7 @@ class Check:
         """Return the method that compares the remembered emissions of a function view with its map."""
         if isinstance(view.view.source, Join):
             return joined_emissions
-        return self._row_emissions if view.chained else self._table_emissions
+        return self._row_emissions if view.chained else table_emissions
 
     def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
         """Compare the results with an independent recomputation."""
@@ -350,27 +376,6 @@ class Check:
             documents = snap.view(source).items() if view.chained else snap.table(source).items()
         with self._site.scratch(view.view.tables) as store:
             self._damaged += judged(snap, view, documents, unsure, store)
-
-    def _table_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
-        """Count the documents of a table that would now yield another emission."""
-        mapping, n = FreshMap(view.view), 0
-        documents = snap.log(view.view.source.name)
-        base, emissions = -1, list[Pairs]()
-        places = documents.places()
-        while block := list(islice(places, _BLOCK)):
-            docs: list[Any] = []
-            remembered: list[Any] = []
-            for segment, at, line in block:
-                if segment != base:
-                    base, key = segment, record_key(segment)
-                    groups = Groups()
-                    [own] = view.remembered(snap.reader(), groups).emissions([key])
-                    emissions = [] if own is None else own.pairs_of_each(groups)
-                if not unwrap(line).absent:
-                    docs.append(document_of(line))
-                    remembered.append(emissions[at] if at < len(emissions) else [])
-            n += differing(mapping, docs, remembered, unsure)
-        return n
 
     def _row_emissions(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> int:
         """Count the parent view's rows that would now yield another emission."""

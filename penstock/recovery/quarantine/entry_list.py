@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from penstock.cache import PenstockError, Reader, decode_key, received_document, stored_key, unpack, unseal
+import numpy as np
+
+from penstock.cache import PenstockError, Reader, decode_key, read_lines, received_document, stored_key, unpack, unseal
 from penstock.core import MOST_BYTES, emissions_text
-from penstock.gateway import Form, ReceivedRecord, RejectedRecord, key_value, read_rejects, rejects_from
+from penstock.gateway import Form, ReceivedRecord, RejectedRecord, document_of, key_value, read_rejects, rejects_from
 from penstock.mapreduce import Hold, IndexReduce, Pairs, RowState, ViewNode, held_db, resting_db
 from penstock.recovery.quarantine.entries import (
     EntryFilter,
@@ -21,7 +23,7 @@ from penstock.recovery.quarantine.entries import (
     group_id,
     record_id,
 )
-from penstock.views import Join, SideView, Table, shown_join
+from penstock.views import Join, SideView, Stream, Table, shown_join
 
 if TYPE_CHECKING:
     from penstock.core import Snapshot
@@ -43,14 +45,14 @@ def listed(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
 
 def _entries(snap: Snapshot, wanted: EntryFilter) -> Iterator[Quarantined]:
     if wanted.table is not None:
-        snap.schema.table(wanted.table)
+        snap.schema.input(wanted.table)
     if wanted.view is not None and wanted.view not in snap.schema.joins:
         snap.schema.view(wanted.view, snap.reader())
     if wanted.of_kind(QuarantineKind.RECORD):
         alone = len(snap.parts) == 1
         for i, part in enumerate(snap.parts):
             for number, reject in rejected_records(part.reader(), wanted if alone else wanted.within(i)):
-                visible = snap.schema.tables.get(reject.table)
+                visible = (snap.schema.tables | snap.schema.streams).get(reject.table)
                 name = record_id(number, None if alone else i)
                 yield _record(name, reject, None if visible is None else visible.table)
     views = views_of([*snap.schema.views.values(), *snap.schema.sides], wanted)
@@ -209,6 +211,8 @@ def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any
         joins = snap.stored_joins(view.view.source.name)
         found = {key: row for join, reader in joins for key, row in join.documents(reader, set(stored)).items()}
         return [found[key][1] if key in found else None for key in stored]
+    if isinstance(view.view.source, Stream):
+        return held_records(snap, view.view.source, keys)
     source = snap.schema.views.get(view.view.source.name)
     if source is None:
         return snap.table(view.view.source.name).get_many(keys)
@@ -219,6 +223,13 @@ def _current(snap: Snapshot, view: ViewNode, stored: list[bytes], keys: list[Any
         value = None if row is None else codec.result(codec.decode(key, row, where))
         out.append(None if row is None else {"key": group, "value": value})
     return out
+
+
+def held_records(snap: Snapshot, stream: Stream, numbers: list[Any]) -> list[Any]:
+    """Return the records of a stream with these numbers, which views hold."""
+    number = snap.schema.streams[stream.name].number
+    lines = read_lines(snap.reader(), number, np.array(numbers, np.int64))
+    return [document_of(line) for line in lines]
 
 
 # -- groups

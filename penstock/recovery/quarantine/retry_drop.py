@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.cache import PenstockError, Reader, Writer
 from penstock.core import MOST_BYTES, Snapshot, retry_holds
+from penstock.flow import StreamNode
 from penstock.gateway import (
     REJECTED,
     Outcome,
@@ -43,7 +44,7 @@ from penstock.recovery.quarantine.entries import (
 )
 from penstock.recovery.quarantine.entry_list import held_documents, held_groups, listed, rejected_records, views_of
 from penstock.recovery.quarantine.quarantined_records import aimed, ready
-from penstock.views import Progress
+from penstock.views import Progress, Stream
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -273,7 +274,10 @@ class OneStoreRetries:
             if node.of_rows:
                 rest_rows(node, writer, holds, writes)
                 return list(holds)
-            return rest(self._core.tables[node.view.source.name], node, writer, holds, writes)
+            own = self._core.tables[node.view.source.name]
+            if isinstance(own, StreamNode):
+                return own.drop(node, holds, writes)
+            return rest(own, node, writer, holds, writes)
 
         return self._documents(view.name, keys, step, True)
 
@@ -317,6 +321,8 @@ class OneStoreRetries:
         gone = {own.id for own in lost.why}
         keys = [key for key in keys if document_id(view, key) not in gone]
         with self._core.store.read() as reader:
+            if resting and isinstance(node.view.source, Stream):
+                return Settled(dropped=len(keys) - len(node.remembered(reader).held(keys)))
             if resting:
                 return Settled(dropped=sum(row is not None for row in reader.get_many(resting_db(node.number), keys)))
             still = node.remembered(reader).held(keys)

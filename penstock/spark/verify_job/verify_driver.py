@@ -48,6 +48,7 @@ from penstock.views import (
     Position,
     Table,
     View,
+    check_no_streams,
     difference,
     position_text,
     stored_definition,
@@ -126,6 +127,7 @@ def verify(
     ps.spark.verify(app, "state").wrong
     """
     tell = progress or _nobody
+    check_no_streams(app.streams(), "a verification", "check the store with `penstock check` instead")
     with _copy(app, os.path.abspath(store), snapshot, tell) as path:
         spark = session(master) if spark is None else spark
         with open_engine(app, path, readonly=True) as engine:

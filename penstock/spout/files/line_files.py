@@ -26,7 +26,7 @@ from penstock.spout.errors import SourceUnreadable
 from penstock.spout.files.file_identity import FileBlock, FileEnds, FileFacts, FileState, Standing
 from penstock.spout.files.json_csv_lines import Csv, JsonLines, LineFormat, LineRecords
 from penstock.spout.files.line_splitter import MOST_LINE, Huge, LineSplitter
-from penstock.spout.files.streams import Halted, Packing, Pipe, PlainFile, Stream, Unpacked, never
+from penstock.spout.files.streams import ByteStream, Halted, Packing, Pipe, PlainFile, Unpacked, never
 from penstock.spout.protocol import Contract, Recall, Remembered, SpoutBatch
 
 _EXACT = Contract(True, "its bytes from an offset on are read again as long as the file is only appended to")
@@ -93,8 +93,8 @@ class FileSpout:
         self._shape = self._format.shape(self.name)
         self._lines = LineSplitter(self._stream())
 
-    def _stream(self) -> Stream:
-        bare: Stream = PlainFile(self._file) if self._regular else Pipe(self._file)
+    def _stream(self) -> ByteStream:
+        bare: ByteStream = PlainFile(self._file) if self._regular else Pipe(self._file)
         packing = self._format.packing
         return bare if packing is None else Unpacked(bare, self.name, packing, lambda: self.stopped())
 

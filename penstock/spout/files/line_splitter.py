@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.gateway import MOST_RECEIVED
 from penstock.spout.errors import SourceUnreadable
 from penstock.spout.files.file_identity import BLOCK
-from penstock.spout.files.streams import CHUNK, Stream
+from penstock.spout.files.streams import CHUNK, ByteStream
 
 MOST_LINE = 16 << 20
 MOST_KEPT = MOST_RECEIVED
@@ -48,7 +48,7 @@ class Huge:
 class LineSplitter:
     """The lines of a stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._whole: list[bytes] = []
         self._parts: list[bytes] = []  # parts of the line that has no end yet

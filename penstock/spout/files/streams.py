@@ -30,7 +30,7 @@ _MOST_PADDING = 64 << 20  # approximate packed bytes without output after which 
 _ANEW = "get the file anew and run this again: what came before is in"
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Bytes that are read once, in order."""
 
     def read(self, size: int, wait: float = 0.0) -> bytes | None:
@@ -89,7 +89,7 @@ class PlainFile:
 class Unpacked:
     """The unpacked bytes of a compressed stream of one or several members."""
 
-    def __init__(self, packed: Stream, name: str, packing: Packing, stopped: Callable[[], bool] = never) -> None:
+    def __init__(self, packed: ByteStream, name: str, packing: Packing, stopped: Callable[[], bool] = never) -> None:
         self._packed = packed
         self._stopped = stopped
         self._name = name

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.cache import PenstockError, repr_of
-from penstock.views.condition_notation import condition_text
+from penstock.views.conditions.condition_notation import condition_text
 from penstock.views.definitions import View
 from penstock.views.fingerprints.code_fingerprint import fingerprint
 

@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cache import duration_text
 from penstock.views.answers.json_forms import json_text
 from penstock.views.app import App, Definition
-from penstock.views.condition_notation import condition_text
+from penstock.views.conditions.condition_notation import condition_text
 from penstock.views.definitions import Table, View
 from penstock.views.join_definitions import Join, Side
 from penstock.views.reducer_protocols import Path, Reducer, is_accumulator
+from penstock.views.stream_definitions import Stream
 from penstock.views.view_maps import FieldMap, ReduceFunction
 
 __all__ = [
@@ -71,7 +73,7 @@ def _forest(app: App, names: Collection[str]) -> list[GraphNode]:
         views = [v for v in app.views() if v.source is definition and v.name in names]
         return GraphNode(definition, depth, tuple(node(view, depth + 1) for view in views))
 
-    out = [node(table, 0) for table in app.tables() if table.name in names]
+    out = [node(table, 0) for table in app.inputs() if table.name in names]
     out += [node(view, 0) for view in app.views() if view.name in names and view.source.name not in names]
     depths = {below.definition.name: below.depth for root in out for below in root.all()}
     for join in app.joins():
@@ -112,6 +114,10 @@ def _above(app: App, definition: Definition) -> Iterator[Definition]:
 
 def definition_sentence(definition: Definition) -> str:
     """Return a definition as one line."""
+    if isinstance(definition, Stream):
+        own = "the broker" if definition.ts is None else ".".join(definition.ts)
+        idle = "" if definition.idle is None else f", idle {duration_text(definition.idle)}"
+        return f"stream, ts {own}, lateness {duration_text(definition.lateness)}{idle}"
     if isinstance(definition, Table):
         parts = [f"table by {_paths(definition.key.paths, definition.key.single)}"]
         if definition.has_ts:

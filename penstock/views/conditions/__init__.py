@@ -1,0 +1,1 @@
+"""Comparisons of values in conditions, and the text of conditions."""

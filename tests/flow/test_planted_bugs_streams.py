@@ -1,0 +1,79 @@
+"""Bugs planted in the watermarks of streams, which seeded histories must find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cache import StoreDamaged
+from tests.flow.histories import run
+from tests.harness.planting import Bug, assert_found
+
+_FORMULA = "flow.source_watermarks"
+
+BUGS = [
+    Bug(
+        "the watermark of the batch decides lateness",
+        f"{_FORMULA}:_counted",
+        "late = ts < column",
+        "late = ts < column[-1]",
+    ),
+    Bug(
+        "a restart forgets the watermarks",
+        "flow.watermarks:Watermarks.recall",
+        "read_watermarks(reader) if self._streams else WatermarkRow()",
+        "WatermarkRow()",
+    ),
+    Bug(
+        "a source is idle by the time at which the store was closed",
+        f"{_FORMULA}:kind_of_source",
+        "max(source.rested, opened)",
+        "source.rested",
+    ),
+    Bug(
+        "a source with unread records is idle",
+        f"{_FORMULA}:kind_of_source",
+        "source.rested is None or now - max(source.rested, opened)",
+        "now - max(source.rested or 0, opened)",
+    ),
+    Bug(
+        "a ts of the future raises the watermark",
+        f"{_FORMULA}:after_records",
+        "timely = ts <= now",
+        "timely = ts <= ts + now",
+    ),
+    Bug("a source that ended counts", f"{_FORMULA}:kind_of_source", "if source.ended:", "if False:"),
+    Bug(
+        "the clock falls",
+        "flow.watermarks:Watermarks.begin",
+        "max(self.row.now, self._now, self._clock.now())",
+        "self._clock.now()",
+    ),
+    Bug(
+        "the greatest source watermark is taken",
+        f"{_FORMULA}:after_clock",
+        "reached = min(lows)",
+        "reached = max(lows)",
+    ),
+    Bug("lateness is not subtracted", f"{_FORMULA}:after_clock", "state.top - stream.lateness +", "state.top +"),
+    Bug("an expected source is not waited for", f"{_FORMULA}:_is_waiting", "name not in state.sources", "False"),
+    Bug(
+        "the watermarks are written in another transaction",
+        "flow.watermarks:Watermarks._change",
+        "writes.during.append(lambda writer: write_watermarks(writer, self._next))",
+        "pass",
+    ),
+    Bug(
+        "the number of records is taken before the batch",
+        "flow.stream_node:StreamNode._number",
+        "self.log.mark.tail + n",
+        "self.log.mark.tail",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_seeds_find(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    assert_found(lambda _, seed: run(seed, 15), tmp_path, range(20), StoreDamaged)
