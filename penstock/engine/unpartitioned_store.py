@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from penstock.cache import BatchRejected, Tell, Writer, WriterLock
@@ -112,7 +113,7 @@ class UnpartitionedStore:
             done = self.core.state.sources.get(source, 0)
             left = {name: [after(part, done) for part in parts] for name, parts in tables.items()}
             late = sum(a.size - b.size for name in tables for a, b in zip(tables[name], left[name], strict=True))
-            counts = self.write(left, {source: resume}, strict)
+            counts = self.write(left, {source: replace(resume, rests=True)}, strict)
             if strict and counts.rejected:
                 raise BatchRejected(0, counts.rejections)
             self.state.meters.redelivered += late
