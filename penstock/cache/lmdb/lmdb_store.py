@@ -99,6 +99,14 @@ class LmdbStore:
             "readers": about["num_readers"],
         }
 
+    def snapshots(self) -> list[tuple[int, str, int]]:
+        """Return process, thread and transaction of each open snapshot, of all processes."""
+        self._opening.check_process()
+        with self._env.still(self._opening) as env:
+            lines = env.readers().splitlines()[1:]  # the first line names the columns
+        found = (line.split() for line in lines)
+        return [(int(own[0]), own[1], int(own[2])) for own in found if len(own) == 3 and own[2].isdecimal()]
+
     def trim(self) -> None:
         """Release memory that only serves to speed up later reads: pages of the map, and free memory of the heap."""
         self._opening.check_process()

@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
+from penstock.serve.metrics.store_facts import StoreFacts
 from penstock.serve.store.call_meters import BOUNDS, CallMeters
 
 __all__ = ["families_of"]
@@ -28,14 +29,15 @@ _SECOND = 1e9
 
 
 def families_of(
-    status: dict[str, Any], oldest: Sequence[int], meters: dict[str, Any] | None, calls: CallMeters
+    status: dict[str, Any], facts: StoreFacts, meters: dict[str, Any] | None, calls: CallMeters
 ) -> Iterator[Metric]:
-    """Yield all families. `oldest` are the oldest positions of the feed; `meters` is None without a holder."""
+    """Yield all families. `meters` is None without a holder."""
     yield InfoMetricFamily("penstock_build", "The version of Penstock.", {"version": version("penstock")})
     yield GaugeMetricFamily("penstock_holder_up", "1 if a holder takes writes.", float(meters is not None))
     if meters is not None:
         yield from _writes(meters)
-    yield from _store(status, oldest)
+    yield from _store(status, facts)
+    yield from _sources(facts)
     yield from _views(status)
     yield from _calls(calls)
 
@@ -66,14 +68,14 @@ def _writes(meters: dict[str, Any]) -> Iterator[Metric]:
     yield _histogram("penstock_batch_records", "Records of a batch.", sizes["bounds"], sizes["counts"], sizes["total"])
 
 
-def _store(status: dict[str, Any], oldest: Sequence[int]) -> Iterator[Metric]:
+def _store(status: dict[str, Any], facts: StoreFacts) -> Iterator[Metric]:
     positions = status["position"]
     listed = [positions] if isinstance(positions, int) else positions
     position = GaugeMetricFamily("penstock_position", "Commits of a partition.", labels=["partition"])
     feed = GaugeMetricFamily(
         "penstock_feed_oldest_position", "The oldest position that the changes feed has.", labels=["partition"]
     )
-    for i, (own, first) in enumerate(zip(listed, oldest, strict=True)):
+    for i, (own, first) in enumerate(zip(listed, facts.oldest, strict=True)):
         position.add_metric([str(i)], own)
         feed.add_metric([str(i)], first)
     yield position
@@ -85,6 +87,34 @@ def _store(status: dict[str, Any], oldest: Sequence[int]) -> Iterator[Metric]:
     for kind, own in (("file", store["bytes"]), ("used", store["used"]), ("reusable", store["bytes"] - store["used"])):
         size.add_metric([kind], own)
     yield size
+    age = "Seconds since a scrape first saw the oldest open snapshot."
+    yield GaugeMetricFamily("penstock_oldest_snapshot_seconds", age, facts.snapshot_age)
+    yield GaugeMetricFamily("penstock_disk_free_bytes", "Bytes free on the disk of the store.", facts.disk_free)
+    yield CounterMetricFamily("penstock_view_changes", "Changes that the feed ever had.", facts.fed)
+    pending = GaugeMetricFamily("penstock_productions_pending", "Messages on their way to a partition.", labels=["to"])
+    for to, own in enumerate(facts.pending):
+        pending.add_metric([str(to)], own)
+    yield pending
+
+
+def _sources(facts: StoreFacts) -> Iterator[Metric]:
+    """Yield the lag of each source. Several processes may read one."""
+    lag = GaugeMetricFamily("penstock_source_lag_records", "Records of a source that are not read.", labels=["source"])
+    rest = GaugeMetricFamily(
+        "penstock_source_lag_seconds", "Seconds to read the lag at the present rate.", labels=["source"]
+    )
+    lags: dict[str, int] = {}
+    rates: dict[str, int] = {}
+    for own in facts.sources:
+        if own.get("lag") is not None:
+            lags[own["source"]] = lags.get(own["source"], 0) + own["lag"]
+            rates[own["source"]] = rates.get(own["source"], 0) + own.get("rate", 0)
+    for source, records in lags.items():
+        lag.add_metric([source], records)
+        if rates[source] or not records:
+            rest.add_metric([source], records / max(rates[source], 1))
+    yield lag
+    yield rest
 
 
 def _views(status: dict[str, Any]) -> Iterator[Metric]:

@@ -26,6 +26,7 @@ LABELS = {
     "outcome": {"applied", "equal", "late", "held", "rejected"},
     "kind": {"file", "used", "reusable"},
     "partition": {"0", "1"},
+    "to": {"0", "1"},
     "reason": {"token", "slow", "length", "host", "busy", "unavailable", "deadline"},
     "http_request_method": {"GET", "POST", "DELETE", "other"},
     "http_route": {path for _, path in routes_of_api()} | {"other"},
