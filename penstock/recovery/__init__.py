@@ -1,10 +1,11 @@
 """Recovery: check, repair and quarantine of a store, messages between partitions, and the oracle."""
 
-from penstock.recovery.check.joined_rows_check import side_holds
+from penstock.recovery.check.joined_rows_check import accepted_documents, side_holds
 from penstock.recovery.check.store_check import Check
 from penstock.recovery.check_report import Checked
 from penstock.recovery.oracle.large_groups import Numbers
 from penstock.recovery.oracle.plain_joins import (
+    Accepted,
     JoinEntry,
     RecomputedJoin,
     joined,
@@ -113,6 +114,7 @@ __all__ = [
     "OUT",
     "RECIPES",
     "STEP",
+    "Accepted",
     "Check",
     "Checked",
     "DelayedContributions",
@@ -160,6 +162,7 @@ __all__ = [
     "UndoRow",
     "ViewComparison",
     "absent_entries",
+    "accepted_documents",
     "at",
     "changes_of",
     "consistent",

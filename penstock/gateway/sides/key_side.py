@@ -1,10 +1,14 @@
 """Look up the documents of a key side of a join, in the state before the transaction.
 
-The columns in memory have it: a batch changes them only after its commit. Invariant: a look-up never drops memory,
-since the batch has slots of it. Without room for its keys it reads the store.
+The columns in memory have it: a batch changes them only after its commit. Invariants:
+
+- a look-up never drops memory, since the batch has slots of it. Without room for its keys it reads the store;
+- a held document is found with its last accepted version, which its held row has.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +16,7 @@ from penstock.cache import PRESENT, Reader
 from penstock.gateway.sides.side_documents import TableSideDocuments
 from penstock.gateway.table_node import TableNode
 from penstock.join import Entries, Ints
-from penstock.mapreduce import SourceKeys
+from penstock.mapreduce import Column, SourceKeys
 from penstock.views import FieldMap, SideView
 
 __all__ = ["KeySide"]
@@ -25,6 +29,7 @@ class KeySide:
         self._node = node
         assert isinstance(side.map, FieldMap), "a side has no function"
         self._where, self._projection = side.map.where, side.projection
+        self._checks = side.checked is not None  # otherwise no document is held: its condition value is a key
         self._documents = documents
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
@@ -39,5 +44,8 @@ class KeySide:
         if self._where is not None:
             selected = node.memory.where[self._where][slots]
             index, slots = index[selected], slots[selected]
+        columns: Sequence[Column] = [node.memory.inputs[path].take(slots) for path in self._projection]
+        if self._checks:
+            index, columns = self._documents.accepted(reader, keys, index, columns)
         own = keys if index.size == keys.lane.size else keys.take(index)
-        return index, Entries.of_columns(own, [node.memory.inputs[path].take(slots) for path in self._projection])
+        return index, Entries.of_columns(own, columns)

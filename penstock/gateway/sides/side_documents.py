@@ -8,7 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from penstock.cache import Reader
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.lines.stored_lines import StoredLine, unwrap
-from penstock.gateway.sides.side_rows import found_entries, held_entries, mapped_entries
+from penstock.gateway.sides.side_rows import found_entries, held_entries, mapped_entries, may_hold, with_accepted
 from penstock.gateway.view_deltas import key_of
 from penstock.join import Entries, Ints, SideNode
 from penstock.mapreduce import (
+    Column,
     DecodedColumns,
     Decoder,
     FieldPlan,
@@ -62,7 +63,15 @@ class TableSideDocuments:
         if not index.size:
             return index, Entries.none(len(self._side.projection))
         node, decoder = self._decoding()
-        return found_entries(node, _columns(decoder, [unwrap(line) for line in lines if line is not None]), keys, index)
+        columns = _columns(decoder, [unwrap(line) for line in lines if line is not None])
+        return found_entries(node, reader, columns, keys, index)
+
+    def accepted(
+        self, reader: Reader, keys: SourceKeys, index: Ints, columns: Sequence[Column]
+    ) -> tuple[Ints, Sequence[Column]]:
+        """Replace held documents among those that were found in memory by their last accepted versions."""
+        node, _ = self._decoding()
+        return with_accepted(node, reader, keys, index, columns) if may_hold(node, reader) else (index, columns)
 
     def _table_in(self, reader: Reader) -> TableReader:
         return TableReader(self._table, self._documents, self._seed, lambda: reader, self._tails, frozenset)

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.cache import Reader, decode_key, stored_key
 from penstock.join import Entries, Ints, RowColumns, SideNode, StoredJoin, ViewColumns, row_plan, row_sources
 from penstock.mapreduce import (
+    Column,
     DecodedColumns,
     Decoder,
     FieldColumns,
@@ -28,7 +29,15 @@ from penstock.mapreduce import (
 )
 from penstock.views import Key, SideView, View
 
-__all__ = ["JoinSideDocuments", "RowSideDocuments", "found_entries", "held_entries", "mapped_entries"]
+__all__ = [
+    "JoinSideDocuments",
+    "RowSideDocuments",
+    "found_entries",
+    "held_entries",
+    "mapped_entries",
+    "may_hold",
+    "with_accepted",
+]
 
 _BLOCK = 1 << 12  # rows that are in memory at once
 
@@ -61,7 +70,7 @@ class RowSideDocuments:
         if not block:
             return index, Entries.none(len(self._side.projection))
         node, decoder = self._decoding()
-        return found_entries(node, self._read(decoder, block)[1], keys, index)
+        return found_entries(node, reader, self._read(decoder, block)[1], keys, index)
 
     def _decoding(self) -> tuple[SideNode, Decoder]:
         """Return a node that nothing else uses, and the decoder for the fields that it reads."""
@@ -113,13 +122,45 @@ def mapped_entries(node: SideNode, reader: Reader, columns: FieldColumns, keys: 
     return node.entries([out.take(np.flatnonzero([row is None for row in rows]))])
 
 
-def found_entries(node: SideNode, columns: DecodedColumns, keys: SourceKeys, index: Ints) -> tuple[Ints, Entries]:
+def with_accepted(
+    node: SideNode, reader: Reader, keys: SourceKeys, index: Ints, columns: Sequence[Column]
+) -> tuple[Ints, list[Column]]:
+    """Replace documents that were looked up and are held by their last accepted versions.
+
+    `columns` has the projection of the documents at `index` of the keys.
+    """
+    out = list(columns)
+    names = [stored_key(key) for key in keys.encoded()]
+    rows = reader.get_many(node.held_db, names)
+    held = [i for i, row in enumerate(rows) if row is not None]
+    if not held:
+        return index, out
+    known = node.remembered(reader).held([names[i] for i in held])
+    accepted = [i for i in held if known[names[i]].pairs]
+    inputs = node.pair_contributions([known[names[i]].pairs for i in accepted]).inputs
+    left = np.flatnonzero(~np.isin(index, held))
+    every = np.concatenate([index[left], np.array(accepted, np.int64)])
+    order = np.argsort(every)
+    joined = zip(node.side.projection, out, strict=True)
+    return every[order], [Column.join([own.take(left), inputs[path]]).take(order) for path, own in joined]
+
+
+def may_hold(node: SideNode, reader: Reader) -> bool:
+    """Return True if a key side may hold a document. Its own condition value is a key, so others must be checked."""
+    return node.side.checked is not None and bool(reader.count(node.held_db))
+
+
+def found_entries(
+    node: SideNode, reader: Reader, columns: DecodedColumns, keys: SourceKeys, index: Ints
+) -> tuple[Ints, Entries]:
     """Return the entries of documents that were looked up, with the index of each key, and without filtered ones."""
     assert isinstance(node.mapper, FieldMapper), "a side has no function"
     inputs = [columns.inputs[path] for path in node.side.projection]
     selected = node.mapper.selected(columns)
     if selected is not None:
         index, inputs = index[selected], [column.take(selected) for column in inputs]
+    if may_hold(node, reader):
+        index, inputs = with_accepted(node, reader, keys, index, inputs)
     return index, Entries.of_columns(keys.take(index), inputs)
 
 

@@ -8,15 +8,16 @@ its documents would now yield another emission.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, groupby, islice
 from typing import Any
 
 from penstock.cache import Store, decode_key, encode_entry, encode_key, pack, stored_key, unpack, value_text
-from penstock.core import Snapshot, joined_rows
+from penstock.core import Snapshot
 from penstock.gateway import document_of, unwrap
-from penstock.mapreduce import IndexReduce, ViewNode, same_result
+from penstock.mapreduce import IndexReduce, ViewNode, copies, same_result
 from penstock.recovery.oracle.plain_values import rank
 from penstock.recovery.oracle.plain_views import recomputed, recomputed_large
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in
@@ -30,6 +31,7 @@ Group = tuple[bytes, list[bytes]]
 """A group, and the keys of the documents that contribute to it."""
 Found = tuple[Any, Any, Any]
 """A key, its document or row, and the document's ts (None if no reducer reads it)."""
+_Read = Callable[[Sequence[bytes]], list[Found]]
 
 
 def judged(
@@ -37,10 +39,14 @@ def judged(
 ) -> Iterator[str]:
     """Yield a message for each wrong result of a view over these documents (key and document, or parent row).
 
-    Groups in `unsure` are left out.
+    Groups in `unsure` are left out. The rows of a join stay in memory: the store has them nowhere.
     """
-    mapping = FreshMap(view.view)
-    _sort(mapping, view, documents, store)
+    read: _Read = partial(_read, snap, view)
+    if isinstance(view.view.source, Join):
+        rows = {_encoded(key): row for key, row in documents}
+        documents = ((decode_key(key), row) for key, row in rows.items())
+        read = partial(_joined, rows)
+    _sort(FreshMap(view.view), view, documents, store)
     unsure = unsure | snap.held(view.name)[0]
     with store.read() as reader:
         some: list[Group] = []
@@ -48,13 +54,13 @@ def judged(
             entries = (unpack(row) for _, row in found)
             first = list(islice(entries, _MOST + 1))
             if len(first) > _MOST:
-                yield from _large(snap, view, first[0][0], chain(first, entries), unsure)
+                yield from _large(snap, view, read, first[0][0], chain(first, entries), unsure)
                 continue
             some += _by_group(first)
             if sum(len(keys) for _, keys in some) >= _BLOCK:
-                yield from _some(snap, view, some, unsure)
+                yield from _some(snap, view, read, some, unsure)
                 some = []
-        yield from _some(snap, view, some, unsure)
+        yield from _some(snap, view, read, some, unsure)
 
 
 def _sort(mapping: FreshMap, view: ViewNode, documents: Iterable[tuple[Any, Any]], store: Store) -> None:
@@ -63,6 +69,7 @@ def _sort(mapping: FreshMap, view: ViewNode, documents: Iterable[tuple[Any, Any]
     n = 0
     while block := list(islice(coming, _BLOCK)):
         docs = [Row(key, doc) if view.chained else doc for key, doc in block]
+        docs = list(copies(docs)) if isinstance(view.view.source, Join) else docs
         rows: dict[bytes, bytes] = {}
         for (key, _), pairs in zip(block, mapping.pairs(docs), strict=True):
             for group in {group for group, _ in pairs or ()}:
@@ -86,10 +93,10 @@ def _by_group(entries: Sequence[Sequence[bytes]]) -> list[Group]:
     return list(found.items())
 
 
-def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[bytes]) -> Iterator[str]:
+def _some(snap: Snapshot, view: ViewNode, read: _Read, groups: Sequence[Group], unsure: set[bytes]) -> Iterator[str]:
     """Yield a message for each wrong result among a few groups."""
     groups = [own for own in groups if own[0] not in unsure]
-    docs = iter(_read(snap, view, [key for _, keys in groups for key in keys]))
+    docs = iter(read([key for _, keys in groups for key in keys]))
     for whole, keys in groups:
         own = list(islice(docs, len(keys)))
         moments = {rank(key): moment for key, _, moment in own if moment is not None}
@@ -102,21 +109,21 @@ def _some(snap: Snapshot, view: ViewNode, groups: Sequence[Group], unsure: set[b
 
 
 def _large(
-    snap: Snapshot, view: ViewNode, whole: bytes, entries: Iterable[Sequence[bytes]], unsure: set[bytes]
+    snap: Snapshot, view: ViewNode, read: _Read, whole: bytes, entries: Iterable[Sequence[bytes]], unsure: set[bytes]
 ) -> Iterator[str]:
     """Yield a message for each wrong result of a group with many documents."""
 
     def parts() -> Iterator[list[Found]]:
         keys = (key for _, key in entries)
         while block := list(islice(keys, _BLOCK)):
-            yield _read(snap, view, block)
+            yield read(block)
 
     if whole in unsure:
         return
     if isinstance(view.reduce, IndexReduce):  # each row is of one document
         keys = (key for _, key in entries)
         while block := list(islice(keys, _BLOCK)):
-            yield from _some(snap, view, [(whole, block)], unsure)
+            yield from _some(snap, view, read, [(whole, block)], unsure)
         return
     group = decode_key(whole)
     made = recomputed_large(view.view, group, parts())
@@ -131,11 +138,9 @@ def _large(
 
 
 def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
-    """Read documents of a table, or rows of a view, with their keys, and the ts if the view reads it."""
+    """Return documents of a table, or rows of a view, with their keys, and the ts if the view reads it."""
     source, asked = view.view.source, list(map(decode_key, keys))
     nothing: list[Any] = [None] * len(asked)
-    if isinstance(source, Join):
-        return list(zip(asked, joined_rows(snap, source, asked), nothing, strict=True))
     if not isinstance(source, Table):
         return list(zip(asked, snap.view(source.name).get_many(asked), nothing, strict=True))
     documents = snap.table(source.name)
@@ -147,6 +152,12 @@ def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
         doc = document_of(line)
         out.append((key, doc, moment_in(source, unwrap(line), doc)))
     return out
+
+
+def _joined(rows: Mapping[bytes, Any], keys: Sequence[bytes]) -> list[Found]:
+    """Return rows of a join with their keys. They share documents, so a function gets copies."""
+    own = copies([rows[key] for key in keys])
+    return [(decode_key(key), row, None) for key, row in zip(keys, own, strict=True)]
 
 
 _HELD = object()

@@ -367,11 +367,10 @@ class Check:
     def _judge(self, snap: Snapshot, view: ViewNode, unsure: set[bytes]) -> None:
         """Compare the results with an independent recomputation."""
         source = view.view.source.name
-        documents: Iterable[tuple[Any, Any]] | None
+        documents: Iterable[tuple[Any, Any]]
         if isinstance(view.view.source, Join):
-            documents = joined_documents(snap, view.view.source)
-            if documents is None:
-                return
+            documents, faults = joined_documents(snap, view.view.source)
+            self._damaged += faults
         else:
             documents = snap.view(source).items() if view.chained else snap.table(source).items()
         with self._site.scratch(view.view.tables) as store:

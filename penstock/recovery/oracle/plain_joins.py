@@ -2,7 +2,8 @@
 
 This oracle shares no code with the engine except the app's definitions. A document whose condition value can't be a
 group is reported, and counts nothing here. The engine keeps the last version of it that was good, which no
-recomputation can know. A condition value with more rows than the join's limit has no rows at all.
+recomputation can know. So a caller may give these versions. A condition value with more rows than the join's limit has
+no rows at all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from penstock.recovery.oracle.plain_views import holds
 from penstock.views import Join, JoinStep, Path
 
 Documents = Iterable[tuple[Any, Any]]
+Accepted = Mapping[Rank, tuple[Any, Any]]
+"""The held documents of a side by the rank of their keys: the key, and the last accepted version or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,17 @@ class RecomputedJoin:
     above: dict[Rank, tuple[int, int]] = field(default_factory=dict)
 
 
-def joined(join: Join, sides: Mapping[str, Documents]) -> RecomputedJoin:
-    """Recompute a join over the documents of each side by key; a row of a view is its key and its value."""
-    out = RecomputedJoin()
-    entries = {side.name: side_entries(join, side.name, sides[side.name], out) for side in join.sides}
+def joined(
+    join: Join, sides: Mapping[str, Documents], accepted: Mapping[str, Accepted] | None = None
+) -> RecomputedJoin:
+    """Recompute a join over the documents of each side by key; a row of a view is its key and its value.
+
+    `accepted` has by side the documents that the store holds.
+    """
+    out, known = RecomputedJoin(), accepted or {}
+    entries = {
+        side.name: side_entries(join, side.name, sides[side.name], out, known.get(side.name)) for side in join.sides
+    }
     first, steps = join.steps()
     rows = entries[join.sides[first].name]
     for step in steps:
@@ -86,8 +96,13 @@ def _as_list(key: Any) -> Any:
     return [_as_list(part) for part in key] if isinstance(key, tuple) else key
 
 
-def side_entries(join: Join, side: str, documents: Documents, out: RecomputedJoin) -> list[JoinEntry]:
-    """Return the documents of a side that pass its filter and whose condition values can be groups."""
+def side_entries(
+    join: Join, side: str, documents: Documents, out: RecomputedJoin, accepted: Accepted | None = None
+) -> list[JoinEntry]:
+    """Return the documents of a side that pass its filter and whose condition values can be groups.
+
+    A document that can't be compared has its last accepted version, if one is given. That one passed the filter.
+    """
     own = join.side(side)
     assert own is not None, side
     paths = [path for pair in join.on for path in pair if path[0] == side]
@@ -101,6 +116,9 @@ def side_entries(join: Join, side: str, documents: Documents, out: RecomputedJoi
             group_of(tuple(at(doc, path[1:]) for path in paths))
         except Refused as reason:
             out.held.setdefault(side, {})[rank(key)] = key, str(reason)
+            _, last = (accepted or {}).get(rank(key), (key, None))
+            if last is not None:
+                entries.append(JoinEntry({side: key}, {side: last}))
             continue
         entries.append(JoinEntry({side: key}, {side: doc}))
     return entries

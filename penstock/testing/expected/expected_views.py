@@ -6,10 +6,10 @@ versions. Each view is recomputed from all documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from penstock.recovery import Rank, RecomputedJoin, RecomputedView, joined, recomputed, view_documents
+from penstock.recovery import Accepted, Rank, RecomputedJoin, RecomputedView, joined, recomputed, view_documents
 from penstock.spout import Record
 from penstock.testing.expected.winning_versions import ExpectedDocuments
 from penstock.views import App, Join, Source, Table, View
@@ -17,6 +17,8 @@ from penstock.views import App, Join, Source, Table, View
 Rows = Iterable[tuple[Any, Any]]
 RowsOf = Callable[[str], Rows]
 """A function that returns the rows of a view."""
+AcceptedOf = Callable[[Join], Mapping[str, Accepted]]
+"""A function that returns the held documents of a join by side."""
 
 
 class Oracle:
@@ -68,20 +70,27 @@ class Oracle:
     def _sorted(self, name: str) -> Rows:
         return self.view(name).sorted()
 
-    def joined(self, join: Join, rows: RowsOf | None = None) -> RecomputedJoin:
-        """Recompute a join, after the joins that are its sides. `rows` returns the rows of its sides that are views."""
-        return joined(join, {side.name: self._documents(side.source, rows or self._sorted) for side in join.sides})
+    def joined(self, join: Join, rows: RowsOf | None = None, accepted: AcceptedOf | None = None) -> RecomputedJoin:
+        """Recompute a join, after the joins that are its sides. `rows` returns the rows of its sides that are views.
 
-    def _documents(self, source: Source, rows: RowsOf) -> list[tuple[Any, Any]]:
+        `accepted` returns the last accepted versions of the documents that a join holds.
+        """
+        own = {side.name: self._documents(side.source, rows or self._sorted, accepted) for side in join.sides}
+        return joined(join, own, None if accepted is None else accepted(join))
+
+    def _documents(self, source: Source, rows: RowsOf, accepted: AcceptedOf | None) -> list[tuple[Any, Any]]:
         """Return the documents of a side by key."""
         if isinstance(source, Join):
-            return list(self.joined(source, rows).rows)
+            return list(self.joined(source, rows, accepted).rows)
         return view_documents(rows(source.name)) if isinstance(source, View) else self.tables[source.name].living()
 
-    def over(self, view: View, rows: RowsOf) -> RecomputedView:
-        """Recompute a view over the documents of its table, or over those rows of views that `rows` returns."""
+    def over(self, view: View, rows: RowsOf, accepted: AcceptedOf | None = None) -> RecomputedView:
+        """Recompute a view over the documents of its table, or over those rows of views that `rows` returns.
+
+        `accepted` returns the last accepted versions of the documents that a join holds.
+        """
         if isinstance(view.source, Join):
-            return recomputed(view, self.joined(view.source, rows).rows)
+            return recomputed(view, self.joined(view.source, rows, accepted).rows)
         if not isinstance(view.source, Table):
             return recomputed(view, rows(view.source.name))
         documents = self.tables[view.source.name]
