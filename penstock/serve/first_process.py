@@ -74,6 +74,7 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
             tell(f"gRPC on {rpc}")
             tell(f"metrics on {scheme}://{metrics}/metrics")
             tell(f"HTTP on {scheme}://{address}, access token of this run: {token}")
+            tell(f"console on {scheme}://{address}/?token={token}")
 
         fronts = _fronts_of(settings, sockets, tokens, rpc, tls)
         if settings.in_process:
@@ -91,7 +92,7 @@ def _reached(address: ListenAddress, sock: socket.socket) -> ListenAddress:
 
 def must_be_installed() -> None:
     """Raise MissingExtra if a package of the extra `serve` is missing."""
-    for package in ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", *_RPC):
+    for package in ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "jinja2", *_RPC):
         try:
             __import__(package)
         except ImportError:
@@ -106,12 +107,13 @@ def _fronts_of(
     tls: TlsContext | None,
 ) -> list[FrontSettings]:
     """Return the settings of each front. The first one serves the metrics too."""
+    from penstock.serve.console.console import routes_of_console
     from penstock.serve.front_process import FrontSettings
     from penstock.serve.http.routes import routes_of_api
     from penstock.serve.store.call_meters import CallMeters
 
     *https, metrics = sockets
-    calls = CallMeters(routes_of_api(), len(https))
+    calls = CallMeters([*routes_of_api(), *routes_of_console()], len(https))
     return [
         FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls, tls)
         for i, sock in enumerate(https)

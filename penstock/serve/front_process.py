@@ -16,6 +16,7 @@ import uvloop
 
 from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.access.listen_address import ListenAddress
+from penstock.serve.console.console import Console
 from penstock.serve.grpc.grpc_server import GrpcServer
 from penstock.serve.grpc.rpc_credentials import rpc_credentials
 from penstock.serve.http.gate import Gate
@@ -75,7 +76,14 @@ async def _serve(
     store: StoreReading, operations: OperationRunner, front: FrontSettings, started: Callable[[], object]
 ) -> None:
     service, settings = HttpService(store, operations), front.server
-    gate = Gate(service.application(), front.tokens, known_hosts(settings.http), meter=store.meter)
+    console = Console(store, service.watch)
+    gate = Gate(
+        service.application(console.routes, console.error),
+        front.tokens,
+        known_hosts(settings.http),
+        meter=store.meter,
+        answer=console.refusal,
+    )
     servers = [(http_server(gate, front.tls, _FINISH), front.http)]
     if front.metrics is not None:
         gate = Gate(metrics_application(store, front.calls), front.tokens, known_hosts(settings.metrics))
@@ -105,6 +113,7 @@ async def _serve(
     for server, _ in servers:
         server.should_exit = True
     await asyncio.gather(*tasks, asyncio.to_thread(rpc.stop, _FINISH))
+    console.close()
 
 
 async def _close_old(store: StoreReading) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import penstock as ps
 from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of
+from penstock.serve.console.console import Console, routes_of_console
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.routes import HttpService, routes_of_api
 from penstock.serve.metrics.scrape import metrics_application
@@ -58,7 +59,7 @@ class AsgiServer:
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
         self._runner.get_loop()
-        self.calls = CallMeters(routes_of_api(), 1)
+        self.calls = CallMeters([*routes_of_api(), *routes_of_console()], 1)
         self.store = StoreReading(self._app, self._access, self.calls.front(0))
         self._folder = tempfile.TemporaryDirectory()
         place = os.path.join(self._folder.name, "state")
@@ -66,14 +67,16 @@ class AsgiServer:
         folder = OperationFolder.of_store(place)
         self.operations = OperationRunner(controlled, folder, AuditLog.of_store(place))
         self.service = HttpService(self.store, self.operations)
-        settings = {"meter": self.store.meter, **self._settings}
-        self.gate = Gate(self.service.application(), self._tokens, **settings)
+        self.console = Console(self.store, self.service.watch)
+        settings = {"meter": self.store.meter, "answer": self.console.refusal, **self._settings}
+        self.gate = Gate(self.service.application(self.console.routes, self.console.error), self._tokens, **settings)
         self.metrics = Gate(metrics_application(self.store, self.calls), self._tokens, [])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.console.close()
         self._runner.close()
         self.operations.close()
         self.store.close()
@@ -104,6 +107,7 @@ class AsgiServer:
         """Yield the messages of a response. The client disconnects when the iteration ends."""
         given = {"host": "localhost:1", "authorization": f"Bearer {TOKEN}"}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {name: value for name, value in given.items() if value is not None}
         where = urlsplit(path)
         scope = {
             "type": "http",

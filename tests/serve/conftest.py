@@ -8,11 +8,14 @@ import pytest
 
 from tests import closing
 
-_NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "grpc")
+_NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "grpc", "jinja2")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 collect_ignore_glob = (
-    ["test_*.py", "http/*", "metrics/*", "access/*", "grpc/*", "operations/*", "tls/*"] if _MISSING else []
+    [f"{name}/*" for name in ("access", "browser", "console", "grpc", "http", "metrics", "operations", "tls")]
+    + ["test_*.py"]
+    if _MISSING
+    else []
 )
 
 

@@ -43,15 +43,16 @@ class Answer:
 class RunningServer:
     """A server in a folder, as a context manager."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, app: str = APP) -> None:
         self.folder = folder
+        self._app = app
         self._options = options
         self.tls: ssl.SSLContext | None = None
         """The context of connections, for a server with TLS."""
         self.port, self.metrics_port, self.rpc_port, self.token = 0, 0, 0, ""
 
     def __enter__(self) -> Self:
-        (self.folder / "app.py").write_text(APP)
+        (self.folder / "app.py").write_text(self._app)
         command = [sys.executable, "-m", "penstock", "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         command += ["--grpc", "127.0.0.1:0", "--drain", "0", *self._options]
         root = str(Path(__file__).resolve().parents[2])

@@ -10,7 +10,7 @@ import pytest
 from penstock.cache import MissingExtra
 from penstock.serve.first_process import must_be_installed
 
-HEAVY = "('starlette', 'uvicorn', 'uvloop', 'httptools', 'prometheus', 'grpc', 'google')"
+HEAVY = "('starlette', 'uvicorn', 'uvloop', 'httptools', 'prometheus', 'grpc', 'google', 'jinja2')"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.serve.access.access_tokens import AccessToken, Permission
 from penstock.views import App
 
-__all__ = ["must_be_allowed"]
+__all__ = ["must_be_allowed", "tables_below"]
 
 
 def must_be_allowed(token: AccessToken, needs: Permission | None, app: App | None = None, *names: str | None) -> None:
@@ -20,13 +20,13 @@ def must_be_allowed(token: AccessToken, needs: Permission | None, app: App | Non
     if token.tables is None or app is None:
         return
     for name in names:
-        if name is None or not _tables(app, name) <= token.tables:
+        if name is None or not tables_below(app, name) <= token.tables:
             about = "all tables" if name is None else repr(name)
             listed = ", ".join(sorted(token.tables))
             raise PermissionError(f"the access token {token.name!r} is limited to {listed}, and this is about {about}")
 
 
-def _tables(app: App, name: str) -> frozenset[str]:
+def tables_below(app: App, name: str) -> frozenset[str]:
     """Return the tables below a table or view; for an unknown name a set that no token has."""
     if name in {table.name for table in app.tables()}:
         return frozenset([name])

@@ -17,12 +17,12 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.serve.http.parameters import known, number, position
 from penstock.serve.http.responses import RequestRefused, position_json
+from penstock.serve.store.position_watch import PositionWatch
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import ABSENT, Change, Position, PositionAhead, PositionExpired, json_text
 
 __all__ = ["EventStreams"]
 
-_LOOK = 0.01  # seconds between two looks at the store's position
 _BEAT = 15.0  # seconds after which an idle stream sends a comment
 _CHANGES = 5_000  # changes of one read, to the end of a commit
 _MOST = 1_000  # watchers of one front
@@ -40,13 +40,11 @@ class _SharedRead:
 class EventStreams:
     """The watchers of one front."""
 
-    def __init__(self, store: StoreReading) -> None:
+    def __init__(self, store: StoreReading, watch: PositionWatch) -> None:
         self._store = store
-        self._moved = asyncio.Event()  # replaced by the next one when the store's position changes
-        self._position: Position = None
+        self._watch = watch
         self._steps: dict[tuple[Any, ...], asyncio.Task[_SharedRead]] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._ended = False
+        self._steps_until: Position = None
         self.watchers = 0
 
     async def get(self, request: Request) -> Response:
@@ -64,8 +62,7 @@ class EventStreams:
 
     def end(self) -> None:
         """End all streams, after the changes that they are sending."""
-        self._ended = True
-        self._moved.set()
+        self._watch.end()
 
     async def _begin(self, views: Sequence[str], asked: str | None, resumed: bool) -> tuple[Position, bytes]:
         """Return the position to begin at, and the first text."""
@@ -83,58 +80,37 @@ class EventStreams:
         return since, b": open\n\n"
 
     async def _sent(self, views: tuple[str, ...], since: Position, pause: float, begin: bytes) -> AsyncIterator[bytes]:
-        self._count(1)
+        self.watchers += 1
         try:
-            if self._looking is None:
-                self._position = None
-                self._looking = asyncio.create_task(self._look())
-            yield begin
-            while not self._ended:
-                moved = self._moved
-                if since == self._position or self._position is None:
+            with self._watch.follow():
+                yield begin
+                while not self._watch.ended:
+                    if not await self._watch.wait(since, _BEAT):
+                        if not self._watch.ended:
+                            yield b": beat\n\n"
+                        continue
                     try:
-                        await asyncio.wait_for(moved.wait(), _BEAT)
-                    except TimeoutError:
-                        yield b": beat\n\n"
-                    continue
-                try:
-                    step = await self._step(views, since, bool(pause))
-                except (PositionExpired, PositionAhead) as error:
-                    yield _event(since, {"message": str(error)}, "lagged")
-                    return
-                since = step.position
-                if step.text:
-                    yield step.text
-                if pause:
-                    await asyncio.sleep(pause)
+                        step = await self._step(views, since, bool(pause))
+                    except (PositionExpired, PositionAhead) as error:
+                        yield _event(since, {"message": str(error)}, "lagged")
+                        return
+                    since = step.position
+                    if step.text:
+                        yield step.text
+                    if pause:
+                        await asyncio.sleep(pause)
         finally:
-            self._count(-1)
-            if not self.watchers and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
-
-    def _count(self, change: int) -> None:
-        self.watchers += change
-        self._store.meter.watching(self.watchers)
-
-    async def _look(self) -> None:
-        """Wake the watchers after each commit."""
-        while True:
-            with self._store.snapshot() as snap:
-                found = snap.position
-            if found != self._position:
-                self._position = found
-                self._steps.clear()
-                moved, self._moved = self._moved, asyncio.Event()
-                moved.set()
-            await asyncio.sleep(_LOOK)
+            self.watchers -= 1
 
     async def _step(self, views: tuple[str, ...], since: Position, coalesced: bool) -> _SharedRead:
         """Read the next changes, or take the read of another watcher."""
         asked = (views, json_text(position_json(since)), coalesced)
+        until = self._watch.position
+        if until != self._steps_until:
+            self._steps_until = until
+            self._steps.clear()
         task = self._steps.get(asked)
         if task is None:
-            until = self._position
             work = self._store.read(lambda: self._read(views, since, until, coalesced))
             task = self._steps[asked] = asyncio.ensure_future(work)
         return await asyncio.shield(task)

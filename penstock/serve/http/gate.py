@@ -9,12 +9,14 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
+from urllib.parse import quote
 
-from penstock.serve.access.access_tokens import TokenBook
+from penstock.serve.access.access_tokens import AccessToken, TokenBook
+from penstock.serve.http.browser_session import check_origin, cookie_of, form_value_of, secret_of_cookie, split_link
 from penstock.serve.http.responses import RequestRefused, refused
 from penstock.serve.store.call_meters import FrontMeter
 
-__all__ = ["CERTIFIED", "TEMPLATE", "TOKEN", "Gate"]
+__all__ = ["CERTIFIED", "FORM_VALUE", "TEMPLATE", "TOKEN", "Gate"]
 
 TEMPLATE = "penstock.route"
 """The name under which the scope of a request has the path of its route, with {name} in place of names."""
@@ -22,6 +24,8 @@ TOKEN = "penstock.token"
 """The name under which the scope of a request has its access token."""
 CERTIFIED = "penstock.certified"
 """The name under which the state of a connection has the names in the client's certificate."""
+FORM_VALUE = "penstock.form_value"
+"""The name under which the scope of a browser's request has the value that its forms must have."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,8 +33,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_OPEN = {"/healthz", "/readyz"}  # routes without a token
-_STREAM = re.compile("/v1/(events|operations/[^/]+/events)")  # routes without a deadline
+_OPEN = {"/healthz", "/readyz", "/sign-in"}  # routes without a token
+_OPEN_FOLDER = "/static/"
+_STREAM = re.compile("/live|/v1/(events|operations/[^/]+/events)")  # routes without a deadline
 _CALLS = 64
 _DEADLINE = 10.0
 _STALLED = 60.0  # seconds after which a client that reads nothing is disconnected
@@ -46,8 +51,10 @@ class Gate:
         hosts: Collection[str],
         deadline: float = _DEADLINE,
         meter: FrontMeter | None = None,
+        answer: Callable[[Scope, RequestRefused], Application] = lambda _, error: refused(error),
     ) -> None:
         self._inner = inner
+        self._answer = answer
         self._meter = meter
         self._tokens = tokens
         self._hosts = {host.lower() for host in hosts}
@@ -79,7 +86,7 @@ class Gate:
         try:
             self._check(scope)
         except RequestRefused as error:
-            await refused(error)(scope, receive, send)
+            await self._answer(scope, error)(scope, receive, send)
             return
         if _STREAM.fullmatch(scope["path"]):
             await self._inner(scope, receive, _patient(send))
@@ -92,13 +99,19 @@ class Gate:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._hosts and name.lower() not in self._hosts:
             raise RequestRefused(421, "unknown host", f"this server is not {name!r}; ask it by its address")
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN or scope["path"].startswith(_OPEN_FOLDER):
             return
         kind, _, given = headers.get(b"authorization", "").partition(" ")
-        token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
+        if b"authorization" in headers:
+            token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
+        else:
+            token = self._token_of_browser(scope, headers)
         certified = scope.get("state", {}).get(CERTIFIED, ())
         if token is None and not given and certified:
             token = self._tokens.find_certificate(certified)
+            if token is not None and b"origin" in headers:  # a browser sends the certificate for any site
+                check_origin(scope["method"], scope["path"], headers)
+                scope[FORM_VALUE] = form_value_of(token.digest)
         if token is None:
             raise RequestRefused(
                 401,
@@ -107,6 +120,23 @@ class Gate:
                 {"www-authenticate": "Bearer"},
             )
         scope[TOKEN] = token
+
+    def _token_of_browser(self, scope: Scope, headers: dict[bytes, str]) -> AccessToken | None:
+        """Return the token in the cookie. The token of a link becomes a cookie, and leaves the address."""
+        method, path = scope["method"], scope["path"]
+        linked, rest = split_link(scope["query_string"])
+        if linked is not None and method == "GET" and not path.startswith("/v1/"):
+            if self._tokens.find(linked) is None:
+                return None
+            cookie = cookie_of(headers.get(b"host", ""), linked, scope.get("scheme") == "https")
+            place = quote("/" + path.lstrip("/")) + (f"?{rest}" if rest else "")  # one slash: never another host
+            raise RequestRefused(303, "signed in", "go on", {"location": place, "set-cookie": cookie})
+        secret = secret_of_cookie(headers)
+        token = None if secret is None else self._tokens.find(secret)
+        if secret is not None and token is not None:
+            check_origin(method, path, headers)
+            scope[FORM_VALUE] = form_value_of(secret)
+        return token
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one call within its deadline, unless too many run."""

@@ -15,6 +15,7 @@ from penstock.views import Position, PositionExpired, json_text
 __all__ = [
     "JSON",
     "RequestRefused",
+    "error_answer",
     "error_response",
     "json_response",
     "position_json",
@@ -58,6 +59,11 @@ def error_response(error: PenstockError) -> Response:
     if isinstance(error, UnknownName) and error.nearest is not None:
         body["nearest"] = error.nearest
     return json_response({"error": body}, code.http, _AGAIN if code.passes else None)
+
+
+def error_answer(request: Request, error: RequestRefused | PenstockError) -> Response:
+    """Return the response for an error of a request or of the store."""
+    return refused(error) if isinstance(error, RequestRefused) else error_response(error)
 
 
 def position_json(position: Position) -> Any:

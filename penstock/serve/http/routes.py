@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,23 +21,27 @@ from penstock.serve.http.openapi import description_of
 from penstock.serve.http.operation_routes import OperationRoutes
 from penstock.serve.http.parameters import known
 from penstock.serve.http.quarantine_routes import QuarantineRoutes
-from penstock.serve.http.responses import RequestRefused, error_response, json_response, refused
+from penstock.serve.http.responses import RequestRefused, error_answer, json_response, refused
 from penstock.serve.http.route_permissions import check_allowed
 from penstock.serve.http.table_routes import TableRoutes
 from penstock.serve.http.view_routes import ViewRoutes
 from penstock.serve.operations.operation_kinds import KINDS
 from penstock.serve.operations.operation_runner import OperationRunner
+from penstock.serve.store.position_watch import PositionWatch
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import App
 
-__all__ = ["HttpService", "routes_of_api"]
+__all__ = ["HttpRoute", "HttpService", "routes_of_api"]
 
+ErrorAnswer = Callable[[Request, RequestRefused | PenstockError], Response]
 _log = logging.getLogger("penstock.serve")
 _READ, _WRITE = Permission.READ, Permission.WRITE
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class HttpRoute:
+    """A method and a path; `needs` is the permission, or None for all."""
+
     method: str
     path: str
     needs: Permission | None
@@ -68,26 +72,27 @@ class HttpService:
         self.operations = OperationRoutes(store, runner)
         self.stopping = False
         """True while the server drains: /readyz tells load balancers to send no more requests."""
-        self.events = EventStreams(store)
+        self.watch = PositionWatch(store)
+        self.events = EventStreams(store, self.watch)
         tables, views, operations = TableRoutes(store), ViewRoutes(store), self.operations
         self.routes = [
-            _Route("GET", "/v1/status", _READ, self._status),
-            _Route("GET", "/v1/tables/{name}", _READ, tables.get),
-            _Route("POST", "/v1/tables/{name}", _WRITE, tables.post),
-            _Route("DELETE", "/v1/tables/{name}", _WRITE, tables.delete),
-            _Route("GET", "/v1/views/{name}", _READ, views.get),
-            _Route("GET", "/v1/views/{name}/rows", _READ, views.rows),
-            _Route("GET", "/v1/views/{name}/why", _READ, views.why),
-            _Route("GET", "/v1/events", _READ, self.events.get),
-            _Route("GET", "/v1/quarantine", _READ, QuarantineRoutes(store).get),
-            *(_Route("POST", kind.path, kind.permission, operations.start(kind)) for kind in KINDS.values()),
-            _Route("GET", "/v1/operations", _READ, operations.listed),
-            _Route("GET", "/v1/operations/{number}", _READ, operations.get),
-            _Route("GET", "/v1/operations/{number}/events", _READ, operations.events),
-            _Route("POST", "/v1/operations/{number}/cancel", Permission.ADMIN, operations.cancel),
-            _Route("GET", "/healthz", None, self._health),
-            _Route("GET", "/readyz", None, self._ready),
-            _Route("GET", "/openapi.json", None, self._openapi),
+            HttpRoute("GET", "/v1/status", _READ, self._status),
+            HttpRoute("GET", "/v1/tables/{name}", _READ, tables.get),
+            HttpRoute("POST", "/v1/tables/{name}", _WRITE, tables.post),
+            HttpRoute("DELETE", "/v1/tables/{name}", _WRITE, tables.delete),
+            HttpRoute("GET", "/v1/views/{name}", _READ, views.get),
+            HttpRoute("GET", "/v1/views/{name}/rows", _READ, views.rows),
+            HttpRoute("GET", "/v1/views/{name}/why", _READ, views.why),
+            HttpRoute("GET", "/v1/events", _READ, self.events.get),
+            HttpRoute("GET", "/v1/quarantine", _READ, QuarantineRoutes(store).get),
+            *(HttpRoute("POST", kind.path, kind.permission, operations.start(kind)) for kind in KINDS.values()),
+            HttpRoute("GET", "/v1/operations", _READ, operations.listed),
+            HttpRoute("GET", "/v1/operations/{number}", _READ, operations.get),
+            HttpRoute("GET", "/v1/operations/{number}/events", _READ, operations.events),
+            HttpRoute("POST", "/v1/operations/{number}/cancel", Permission.ADMIN, operations.cancel),
+            HttpRoute("GET", "/healthz", None, self._health),
+            HttpRoute("GET", "/readyz", None, self._ready),
+            HttpRoute("GET", "/openapi.json", None, self._openapi),
         ]
 
     def end_streams(self) -> None:
@@ -95,16 +100,26 @@ class HttpService:
         self.events.end()
         self.operations.end()
 
-    def application(self) -> Starlette:
-        """Return the ASGI application."""
+    def application(self, pages: Sequence[HttpRoute] = (), answer: ErrorAnswer = error_answer) -> Starlette:
+        """Return the ASGI application, with the pages of a console. `answer` makes the response of an error."""
+
+        async def refuse(request: Request, error: Any) -> Response:
+            return answer(request, error)
+
+        async def unknown(request: Request, error: Any) -> Response:
+            """Answer a path or method that no route has."""
+            text = f"there is no {request.method} {request.url.path}; /openapi.json lists all routes"
+            return answer(request, RequestRefused(error.status_code, "no route", text, error.headers))
+
         handlers: dict[Any, Any] = {
-            RequestRefused: lambda _, error: refused(error),
-            PenstockError: lambda _, error: error_response(error),
-            HTTPException: _unknown,
+            RequestRefused: refuse,
+            PenstockError: refuse,
+            HTTPException: unknown,
             Exception: _failed,
         }
         routes = [
-            Route(own.path, own.called(self.store.app, self._runner), methods=[own.method]) for own in self.routes
+            Route(own.path, own.called(self.store.app, self._runner), methods=[own.method])
+            for own in (*self.routes, *pages)
         ]
         return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -129,12 +144,6 @@ class HttpService:
 def routes_of_api() -> list[tuple[str, str]]:
     """Return method and path of each route, without a store."""
     return [(method.upper(), path) for path, own in description_of()["paths"].items() for method in own]
-
-
-async def _unknown(request: Request, error: HTTPException) -> Response:
-    """Answer a path or method that no route has."""
-    text = f"there is no {request.method} {request.url.path}; /openapi.json lists all routes"
-    return refused(RequestRefused(error.status_code, "no route", text, error.headers))
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.serve.console.console import routes_of_console
 from penstock.serve.http.routes import routes_of_api
 from tests.serve.asgi import TOKEN, AsgiServer, lines, shop
 
@@ -25,10 +26,12 @@ BODIES = st.binary(max_size=60) | st.sampled_from(
 TYPES = st.sampled_from(["application/json", "application/x-ndjson", "", "APPLICATION/JSON; charset=x", "é"])
 HEADERS = st.dictionaries(
     st.sampled_from(["if-none-match", "last-event-id", "content-length", "accept", "host", "authorization", "range"]),
-    st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=20),
+    st.just("text/html") | st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=20),
     max_size=2,
 )
-ROUTES = [(method, path) for method, path in routes_of_api() if path != "/v1/events"]
+ROUTES = [
+    (method, path) for method, path in [*routes_of_api(), *routes_of_console()] if path not in ("/v1/events", "/live")
+]  # streams have no end
 
 
 @pytest.fixture(scope="module")
