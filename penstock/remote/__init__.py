@@ -21,6 +21,17 @@ from penstock.remote.remote_writer import RemoteWriter
 from penstock.remote.server import BEAT, Server, drop_socket, take_socket
 from penstock.remote.socket_wire import WireClosed
 from penstock.remote.source_claims import SESSION, Claim, MemberClaim, ReaderClaim, claims, is_stopped
+from penstock.remote.source_pauses import (
+    ENDED,
+    PAUSED,
+    READING,
+    BusyProcess,
+    SourceUnread,
+    SwitchedSource,
+    SwitchedSources,
+    source_states,
+    switch_sources,
+)
 from penstock.remote.wire_messages import (
     batch_data,
     batch_of,
@@ -39,14 +50,18 @@ __all__ = [
     "BEAT",
     "COMPACT",
     "COUNTS",
+    "ENDED",
     "METERS",
     "OPERATIONS",
+    "PAUSED",
     "PLAIN",
+    "READING",
     "SESSION",
     "SETTLE",
     "TABLES",
     "TAKE",
     "WRITE",
+    "BusyProcess",
     "Claim",
     "Effect",
     "HolderLost",
@@ -58,7 +73,10 @@ __all__ = [
     "ReaderClaim",
     "RemoteWriter",
     "Server",
+    "SourceUnread",
     "StoreWriter",
+    "SwitchedSource",
+    "SwitchedSources",
     "WireClosed",
     "batch_data",
     "batch_of",
@@ -76,6 +94,8 @@ __all__ = [
     "production_of",
     "repaired_data",
     "repaired_of_data",
+    "source_states",
     "split_reposts",
+    "switch_sources",
     "take_socket",
 ]

@@ -20,7 +20,7 @@ from penstock.cache import hidden, size_text
 from penstock.cli.rows_output import cell_text
 from penstock.cli.running.source_batches import LIMIT, check_columns
 from penstock.engine import LOST, Loads, StandbyWriter
-from penstock.remote import Claim
+from penstock.remote import ENDED, PAUSED, READING, Claim
 from penstock.spout import (
     Enveloped,
     FileSpout,
@@ -35,7 +35,6 @@ from penstock.spout import (
 from penstock.views import Counts, Stream, Table
 
 SHOWN = 5  # rejections shown of a source
-READING, PAUSED, ENDED = "reading", "paused", "ended"  # the states of a source that a process reports
 _WAIT = 0.2  # seconds to wait for records
 
 

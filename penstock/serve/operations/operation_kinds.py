@@ -19,9 +19,10 @@ import msgspec
 from penstock.cache import ArgumentKind, DefinitionError, PenstockError
 from penstock.engine import damaged_pages_at
 from penstock.recovery import Checked, EntryFilter, QuarantineKind, Repaired, Settled
-from penstock.remote import OPERATIONS
+from penstock.remote import OPERATIONS, SourceUnread, switch_sources
 from penstock.serve.access.access_tokens import Permission
 from penstock.serve.operations.controlled_store import ControlledStore
+from penstock.serve.operations.snapshot_manifest import write_manifest
 from penstock.views import Progress, group_of_json, json_value
 
 __all__ = ["KINDS", "OperationKind"]
@@ -166,7 +167,10 @@ class _SnapshotArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
         folder = store.snapshot_folder(self.path or time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
         os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
         copied = store.access.reader.copy(folder, lambda _, done, total: tell(done, total))
-        return {"path": copied.path, "bytes": copied.bytes, "app": copied.app, "position": copied.position}
+        manifest = write_manifest(store.app, folder, tell)
+        return {"path": copied.path, "bytes": copied.bytes, "app": copied.app, "position": copied.position} | {
+            name: manifest[name] for name in ("ranges", "epoch", "digest")
+        }
 
 
 class _MigrateArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
@@ -192,6 +196,34 @@ class _MigrateArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
         return json_value(done.stdout)
 
 
+class _SourceArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
+    source: str | None = None
+
+    def check(self, store: ControlledStore) -> None:
+        """Refuse a store in memory, which no other process reads into."""
+        if store.path is None:
+            raise SourceUnread("memory", self.source, [])
+
+    def _switch(self, store: ControlledStore, to_pause: bool) -> Any:
+        assert store.path is not None, "it was checked"
+        done = switch_sources(store.path, self.source or None, to_pause)
+        if done.late:
+            raise PenstockError("; ".join(map(str, done.late)))
+        return {"sources": [asdict(own) for own in done.sources]}
+
+
+class _PauseArguments(_SourceArguments, frozen=True, forbid_unknown_fields=True):
+    def run(self, store: ControlledStore, tell: Progress) -> Any:
+        """Pause the processes that read a source into the store, or any source."""
+        return self._switch(store, True)
+
+
+class _ResumeArguments(_SourceArguments, frozen=True, forbid_unknown_fields=True):
+    def run(self, store: ControlledStore, tell: Progress) -> Any:
+        """Resume the processes that read a source into the store, or any source."""
+        return self._switch(store, False)
+
+
 class _CompactArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
     def run(self, store: ControlledStore, tell: Progress) -> Any:
         """Free the space of old versions."""
@@ -208,6 +240,8 @@ KINDS = {
         OperationKind("Drop", "/v1/quarantine/drop", Permission.ADMIN, _DropArguments),
         OperationKind("Snapshot", "/v1/snapshot", Permission.OPERATE, _SnapshotArguments),
         OperationKind("Migrate", "/v1/migrate", Permission.ADMIN, _MigrateArguments),
+        OperationKind("Pause", "/v1/pause", Permission.ADMIN, _PauseArguments),
+        OperationKind("Resume", "/v1/resume", Permission.ADMIN, _ResumeArguments),
         OperationKind("Compact", "/v1/compact", Permission.ADMIN, _CompactArguments),
     )
 }

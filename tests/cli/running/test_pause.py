@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.commands import pause
-from penstock.remote import ReaderClaim, claims
+from penstock.remote import ReaderClaim, claims, source_pauses
 from tests.cli.conftest import Run
 from tests.cli.loading import PENSTOCK, STORE
 from tests.cli.running_process import ended, has_users, running, until, user
@@ -76,7 +75,7 @@ def test_a_pause_is_of_whole_processes(shop: Path, run: Run) -> None:
 
 
 def test_who_is_stopped_does_not_pause(shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pause, "_PATIENCE", 0.1)
+    monkeypatch.setattr(source_pauses, "_PATIENCE", 0.1)
     add("a.jsonl", user(1))
     with running(A, cwd=shop) as child:
         until(has_users(1), child)
@@ -104,9 +103,9 @@ def test_nobody_else_is_signalled(shop: Path, run: Run) -> None:
     )
     bystander = subprocess.Popen([*PENSTOCK, "--version"], stdout=subprocess.DEVNULL)
     with ExitStack() as stack:
-        assert pause._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
+        assert source_pauses._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
         assert bystander.wait(PATIENCE) == 0
-        assert pause._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
+        assert source_pauses._signal(stack, STORE, bystander.pid, signal.SIGUSR1) is None
 
 
 def test_what_was_typed_wrong(shop: Path, run: Run) -> None:

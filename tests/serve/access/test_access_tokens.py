@@ -36,6 +36,8 @@ ROUTES = {
     ("POST", "/v1/snapshot"): OPERATORS,
     ("POST", "/v1/migrate"): {Role.ADMIN},
     ("POST", "/v1/compact"): {Role.ADMIN},
+    ("POST", "/v1/pause"): {Role.ADMIN},
+    ("POST", "/v1/resume"): {Role.ADMIN},
     ("GET", "/v1/operations"): READERS,
     ("GET", "/v1/operations/{number}"): READERS,
     ("GET", "/v1/operations/{number}/events"): READERS,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.cache import PenstockError
+from penstock.remote import ReaderClaim
 from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, TokenFile, digest_of
+from penstock.serve.operations.snapshot_manifest import check_manifest
 from penstock.serve.store.store_access import HolderAbsent, LocalAccess
 from tests.serve.asgi import TOKEN, AsgiServer, lines, shop
 from tests.serve.serving import Answer, RunningServer, put
@@ -41,7 +46,7 @@ def ended(server: AsgiServer, begun: Answer) -> dict[str, Any]:
     return last
 
 
-def run(server: AsgiServer, path: str, **given: Any) -> dict[str, Any]:
+def run(server: AsgiServer, path: str, /, **given: Any) -> dict[str, Any]:
     return ended(server, server.ask("POST", path, json.dumps(given).encode(), content_type="application/json"))
 
 
@@ -196,6 +201,52 @@ def test_a_stop_ends_operations() -> None:
         assert found is not None
         assert (found.state.value, found.error) == ("cancelled", "the server stopped")
         assert server.ask("POST", "/v1/compact").status == 409
+
+
+def test_sources_pause_and_resume(tmp_path: Path) -> None:
+    app, path = shop(), tmp_path / "state"
+    claim = ReaderClaim(str(path), "orders=file:a.jsonl")
+    with AsgiServer(ps.open(app, path), app) as server:
+        assert "no process reads" in run(server, "/v1/pause")["error"]
+        claim.take()
+        claim.say("reading", None, 0)
+        former = {
+            signal.SIGUSR1: signal.signal(signal.SIGUSR1, lambda *_: claim.say("paused", None, 0)),
+            signal.SIGUSR2: signal.signal(signal.SIGUSR2, lambda *_: claim.say("reading", None, 0)),
+        }
+        try:
+            paused = run(server, "/v1/pause", source="orders=file:a.jsonl")
+            assert [own["state"] for own in paused["result"]["sources"]] == ["paused"], paused
+            assert "sources that are read: orders=file:a.jsonl" in run(server, "/v1/resume", source="x")["error"]
+            assert [own["state"] for own in run(server, "/v1/resume")["result"]["sources"]] == ["reading"]
+        finally:
+            claim.release()
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+def test_a_snapshot_has_a_manifest_with_the_digest_of_each_file(tmp_path: Path) -> None:
+    app = shop()
+    engine = ps.open(app, tmp_path / "state", partitions=2, processes=False)
+    with AsgiServer(engine, app) as server:
+        server.ask("POST", "/v1/tables/orders", lines(*DOCUMENTS))
+        done = run(server, "/v1/snapshot", path="monday")["result"]
+        folder = Path(done["path"])
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert (manifest["digest"], manifest["app"]) == (engine.digest(), "shop")
+        assert manifest["ranges"] == ["0000000000000000-8000000000000000", "8000000000000000-10000000000000000"]
+        for own in manifest["files"]:
+            data = (folder / own["name"]).read_bytes()
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (own["bytes"], own["sha256"])
+        assert {Path(own["name"]).name for own in manifest["files"]} >= {"data.mdb"}
+        check_manifest(str(folder), lambda done, total: None)
+        (folder / manifest["files"][0]["name"]).write_bytes(b"other")
+        with pytest.raises(PenstockError, match="not the file of the manifest"):
+            check_manifest(str(folder), lambda done, total: None)
+        (folder / "manifest.json").unlink()
+        with pytest.raises(PenstockError, match="not complete"):
+            check_manifest(str(folder), lambda done, total: None)
+        assert run(server, "/v1/snapshot", path="monday")["state"] == "failed"
 
 
 def test_operations_of_a_real_server(tmp_path: Path) -> None:
