@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from penstock.cache import FEW, Reader
+from penstock.cache import FEW, Reader, decode_key, encode_key
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.entry_texts import EntryKeys
@@ -41,11 +41,12 @@ from penstock.mapreduce import (
     Writes,
     entries_part,
 )
-from penstock.views import FieldMap, SideView
+from penstock.views import FieldMap, SideView, key_of_group
 
 __all__ = ["KeySideKept", "LookUp", "SideNode", "entry_owners"]
 
 EntrySides = tuple[Entries, Entries]
+_NULL, _TUPLE, _END = encode_key(None), encode_key(())[:1], b"\0"
 LookUp = Callable[[Reader, SourceKeys], tuple[Ints, Entries]]
 """Return the entries of documents with these keys, with the index of each key."""
 
@@ -133,10 +134,21 @@ class SideNode(ViewNode):
             matching = np.flatnonzero(~null)
             own, index, null = own.take(matching), index[matching], null[matching]
         if self._keys is None or self._keys[0] is not keys:
-            self._keys = keys, EntryKeys.of(keys)
+            self._keys = keys, EntryKeys.of(_nested_nulls(keys) if self.side.nests_null else keys)
         columns = [own.inputs[path] for path in self.side.projection]
         make = Entries.unstored if self.index is None else Entries.of
         return make(self._values.keys.of(own.code), self._keys[1].take(index), columns, null if null.any() else None)
+
+
+def _nested_nulls(keys: SourceKeys) -> SourceKeys:
+    """Return groups as parts of keys of rows, in which null stands for a missing side."""
+    if keys.text is None:
+        return keys
+    text = keys.text.copy()
+    for i, own in enumerate(text.tolist()):
+        if own is not None and own.lstrip(_TUPLE).rstrip(_END) == _NULL:
+            text[i] = encode_key(key_of_group(decode_key(own)))
+    return SourceKeys(keys.lane, text)
 
 
 class KeySideKept:

@@ -58,7 +58,17 @@ from penstock.views.graph.definition_graph import (
 from penstock.views.graph.graph_picture import BoxNote, graph_svg
 from penstock.views.graph.view_costs import view_costs
 from penstock.views.join_arguments import check_runnable, check_unjoined
-from penstock.views.join_definitions import Join, JoinStep, Side, all_joins, rows_refused, shown_join, side_paths
+from penstock.views.join_definitions import (
+    Join,
+    JoinStep,
+    Side,
+    all_joins,
+    group_in_key,
+    key_of_group,
+    rows_refused,
+    shown_join,
+    side_paths,
+)
 from penstock.views.name_form import nearest
 from penstock.views.reducer_inputs import fields_read
 from penstock.views.reducer_protocols import (
@@ -180,6 +190,7 @@ __all__ = [
     "graph_mermaid",
     "graph_svg",
     "graph_text",
+    "group_in_key",
     "group_of_json",
     "group_of_text",
     "is_accumulator",
@@ -189,6 +200,7 @@ __all__ = [
     "is_value_cell",
     "json_text",
     "json_value",
+    "key_of_group",
     "nearest",
     "neighbor_forest",
     "parse_path",

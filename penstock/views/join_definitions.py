@@ -24,6 +24,7 @@ How = Literal["inner", "left", "full", "semi", "anti"]
 LIMIT = 10_000_000
 _FIRST_ONLY = ("semi", "anti")
 _ROOTS = ("key", "value")
+_DEEPEST = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,18 @@ class Join(Source):
         """Return the condition value whose partition has a row; for a null one, the key of its document."""
         if key[-1] is not None:
             return key[-1]
-        side, own = next((side, own) for side, own in zip(self.sides, key, strict=False) if own is not None)
-        return side.source.owner_of(own) if isinstance(side.source, Join) else own
+        pairs = list(zip(self.sides, key, strict=False))
+        side, own = next(((side, own) for side, own in pairs if own is not None), pairs[0])
+        if isinstance(side.source, Join):
+            return side.source.owner_of(own)
+        return group_in_key(own) if self.nests_null(side) else own
+
+    def nests_null(self, side: Side) -> bool:
+        """Return True if the null group of a side is (null,) in the key of a row: null stands for a missing side.
+
+        Both sides of a full join may be missing. In other joins one side alone may, so two rows never share a key.
+        """
+        return self.how == "full" and isinstance(side.source, View)
 
     @property
     def row_sides(self) -> tuple[Side, ...]:
@@ -186,6 +197,34 @@ class Join(Source):
             "where": None if self.filter is None else self.filter.describe(),
             "limit": self.limit,
         }
+
+
+def key_of_group(group: Any) -> Any:
+    """Return a group of a view as a part of the key of a row, in which null stands for a missing side.
+
+    Beyond 90 levels a nested null stays as it is, because a key may not nest deeper than 100.
+
+    >>> key_of_group("Oslo"), key_of_group(None), key_of_group((None,))
+    ('Oslo', (None,), ((None,),))
+    """
+    return (group,) if _is_nested_null(group) else group
+
+
+def group_in_key(part: Any) -> Any:
+    """Return the group that `key_of_group` made this part of.
+
+    >>> group_in_key("Oslo"), group_in_key((None,)), group_in_key(((None,),))
+    ('Oslo', None, (None,))
+    """
+    return part[0] if isinstance(part, tuple) and _is_nested_null(part) else part
+
+
+def _is_nested_null(group: Any) -> bool:
+    for _ in range(_DEEPEST):
+        if not isinstance(group, tuple) or len(group) != 1:
+            return group is None
+        (group,) = group
+    return False
 
 
 def shown_join(name: str) -> str:

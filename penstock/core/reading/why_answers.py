@@ -52,6 +52,7 @@ from penstock.views import (
     Source,
     View,
     ViewReader,
+    group_in_key,
     reach,
     side_views,
 )
@@ -123,10 +124,12 @@ def _reading(snap: Reading, view: View) -> Callable[[Sequence[Any]], list[Any]]:
 def joined_rows(snap: Reading, join: Join, keys: Sequence[Any]) -> list[Any]:
     """Return the rows of a join with these whole keys, from the documents of its sides. A missing side is null."""
     parts: list[list[Any]] = []
-    views = dict(enumerate(side_views(join))) if join.how in ("left", "full") else {}  # others lack no side
+    views = dict(enumerate(side_views(join))) if join.how == "left" else {}  # others lack no side, or nest null
     for i, side in enumerate(join.row_sides):
-        at = [n for n, key in enumerate(keys) if key[i] is not None or isinstance(side.source, View)]
-        found = _side_documents(snap, side.source, [keys[n][i] for n in at]) if at else []
+        nested, of_view = join.nests_null(side), isinstance(side.source, View)
+        at = [n for n, key in enumerate(keys) if key[i] is not None or (of_view and not nested)]
+        asked = [group_in_key(keys[n][i]) if nested else keys[n][i] for n in at]
+        found = _side_documents(snap, side.source, asked) if at else []
         own: list[Any] = [None] * len(keys)
         for n, document in zip(at, found, strict=True):
             if keys[n][i] is not None or not views or _has_value(views[i], document, keys[n]):

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.recovery.oracle.plain_values import Rank, Refused, at, group_of, rank
 from penstock.recovery.oracle.plain_views import holds
-from penstock.views import Join, JoinStep, Path
+from penstock.views import Join, JoinStep, Path, Side, key_of_group
 
 Documents = Iterable[tuple[Any, Any]]
 Accepted = Mapping[Rank, tuple[Any, Any]]
@@ -84,7 +84,14 @@ def selected_rows(join: Join, entries: Iterable[JoinEntry]) -> Iterator[tuple[An
     for entry in entries:
         row = {name: entry.row.get(name) for name in names}
         if join.filter is None or holds(join.filter.describe(), row):
-            yield (*(entry.keys.get(side.name) for side in join.sides), *entry.values), row
+            yield (*(_row_key(join, side, entry) for side in join.sides), *entry.values), row
+
+
+def _row_key(join: Join, side: Side, entry: JoinEntry) -> Any:
+    """Return the key of a side's document in the key of a row; null if the side is missing."""
+    if side.name not in entry.keys:
+        return None
+    return key_of_group(entry.keys[side.name]) if join.nests_null(side) else entry.keys[side.name]
 
 
 def view_documents(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

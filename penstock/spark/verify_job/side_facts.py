@@ -15,7 +15,7 @@ from penstock.engine import Snapshot
 from penstock.recovery import JoinEntry, at
 from penstock.spark.verify_job.group_facts import Fact, Facts
 from penstock.spark.verify_job.remap_task import VerifyJob, copy_parts
-from penstock.views import FieldMap, Join, SideView, side_views
+from penstock.views import FieldMap, Join, SideView, key_of_group, side_views
 
 __all__ = ["IndexTask", "given_entries", "sides_by_name"]
 
@@ -40,12 +40,13 @@ def given_entries(join: Join, step: int, inputs: Mapping[bool, Sequence[JoinEntr
                 continue
             assert isinstance(view.map, FieldMap), "a side has no function"
             for entry in inputs[new]:
-                document = entry.row[view.side]
+                document, key = entry.row[view.side], entry.keys[view.side]
+                key = key_of_group(key) if view.nests_null else key
                 value = tuple(at(document, path) for path in view.map.key.paths)
                 if all(part is not None for part in value):
-                    group = encode_entry((value[0] if view.map.key.single else value, entry.keys[view.side]))
+                    group = encode_entry((value[0] if view.map.key.single else value, key))
                     shown = canonical([at(document, path) for path in view.projection])
-                    facts.add(view.name, group, Fact.GIVEN, encode_key(entry.keys[view.side]), 0, shown, None)
+                    facts.add(view.name, group, Fact.GIVEN, encode_key(key), 0, shown, None)
                 if facts.full:
                     yield from facts.blobs()
 

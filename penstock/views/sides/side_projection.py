@@ -28,6 +28,7 @@ class SideView(View):
     places: tuple[int, ...] = ()  # by side of the join: its place among the sides of the prefix and the new one
     checked: Key | None = None  # the paths of all conditions of a side: each value must be a possible group
     unmatched: bool  # a document without a match has a row
+    nests_null: bool = False  # the null group is (null,) in the key of a row, where null is a missing side
     by_key: bool  # its condition value is the whole key of its source: it is looked up there, and has no index
 
     def describe(self) -> dict[str, object]:
@@ -79,6 +80,7 @@ def _side_view(join: Join, i: int, paths: Sequence[Path]) -> SideView:
         side=side.name,
         projection=_projected(join, side.name),
         unmatched=join.how == "full" or (i == 0 and join.how in ("left", "anti")),
+        nests_null=join.nests_null(side),
         by_key=join.how != "full" and key_of(side) == _condition(paths),
         checked=Key(every, False) if set(every) > set(paths) else None,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
 from penstock.cache import DefinitionError
+from penstock.engine import repartition
 from penstock.join import Entries
 from penstock.mapreduce import Column, SourceKeys, Writes
 from penstock.testing import TestEngine
@@ -154,9 +156,66 @@ def test_a_null_group_is_no_missing_side(how: Any) -> None:
     found = engine.engine.check()
     assert found.ok, found
     with engine.engine.snapshot() as snap:
-        [one] = [own for own in snap.view("missing").why(False) if own.key == (1, None)]
+        [one] = [own for own in snap.view("missing").why(False) if own.key == (1, None if how == "left" else (None,))]
         assert one.document == {"customer": {"id": 1, "age": 2}, "counted": {"key": None, "value": {"n": 2}}}
         assert [own.document["counted"] for own in snap.view("missing").why(True)] == [None, None]
+
+
+def two_views(app: ps.App) -> None:
+    """Define a full join of two views that may have a null group each, and views of each kind on it."""
+    tables = app.table("orders", key="id"), app.table("customers", key="id")
+    one, two = (
+        table.view(name, key="c", reduce={"n": ps.count(), "m": ps.max("x")})
+        for name, table in zip("ab", tables, strict=True)
+    )
+    both = app.join("both", one=one, two=two, on={"one.value.m": "two.value.m"}, how="full")
+    both.view("counted", key=("one.key", "two.key"), reduce=ps.count())
+    both.view("rows", key="one.value.m", value="two.value.n", reduce=None)
+    sums = {"one": ps.sum("one.value.n"), "two": ps.sum("two.value.n")}
+    both.view("kept", key=(), reduce=sums, sources=True)
+
+    @both.view(reduce=ps.count())
+    def lacks(row: Any) -> Any:
+        yield "".join(name for name, own in row.items() if own is None)
+
+
+ALONE, OTHER = ((None,), None), (None, (None,))
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 3])
+def test_null_groups_of_two_views_have_rows_of_their_own(partitions: int, tmp_path: Path) -> None:
+    """A key that two rows shared would name one contribution source."""
+    app = ps.App("shop")
+    two_views(app)
+    options = {"partitions": partitions} if partitions > 1 else {}
+    store = ps.open(app, tmp_path / "s" if partitions else None, **options)
+
+    def shown() -> dict[str, list[Any]]:
+        store.settle()
+        assert store.check().ok
+        with store.snapshot() as snap:
+            groups = [row.key for row in snap.view("lacks")]
+            assert len(snap.view("rows")) == sum(row.value for row in snap.view("counted"))
+            return {group: [one.key for one in snap.view("lacks").why(group)] for group in groups}
+
+    store.put("orders", {"id": 1})
+    assert shown() == {"two": [ALONE]}
+    store.put("customers", {"id": 1})
+    assert shown() == {"two": [ALONE], "one": [OTHER]}
+    store.put("orders", {"id": 1, "x": 5})
+    assert shown() == {"two": [ALONE], "one": [OTHER]}
+    store.put("customers", {"id": 1, "x": 5})
+    assert shown() == {"": [((None,), (None,))]}
+    if partitions == 1:
+        store.close()
+        repartition(tmp_path / "s", 2)
+        store = ps.open(app, tmp_path / "s")
+        assert shown() == {"": [((None,), (None,))]}
+    store.delete("orders", 1)
+    assert shown() == {"one": [OTHER]}
+    store.put("orders", {"id": 1})
+    assert shown() == {"two": [ALONE], "one": [OTHER]}
+    store.close()
 
 
 def test_a_plain_index_is_no_side() -> None:
