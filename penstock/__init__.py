@@ -91,11 +91,14 @@ if TYPE_CHECKING:
         PositionExpired,
         Rejection,
         Row,
+        Stream,
         Table,
         View,
         ViewReader,
         Where,
+        Window,
         field,
+        window,
     )
 else:
 
@@ -162,6 +165,7 @@ __all__ = [
     "StoreInUse",
     "StoreMissing",
     "StoreReplaced",
+    "Stream",
     "Table",
     "Ticket",
     "Transaction",
@@ -170,6 +174,7 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "Window",
     "WriteSession",
     "all",
     "any",
@@ -195,4 +200,5 @@ __all__ = [
     "sum",
     "top",
     "variance",
+    "window",
 ]

@@ -32,7 +32,7 @@ from penstock.core.metadata.store_state import StateRow, read_state, state_after
 from penstock.core.protocol import Exchange, Listener, RefillRun, ViewBuild
 from penstock.core.schema import Schema
 from penstock.core.settings import Settings
-from penstock.flow import Watermarks
+from penstock.flow import Watermarks, close_windows
 from penstock.gateway import IntakeReport, RejectedRecord, TableBatch, TableNode, Tails, keep_rejected, record_repeats
 from penstock.join import JoinNodes
 from penstock.mapreduce import ViewNode, Writes
@@ -248,6 +248,7 @@ class Core:
             self.exchange.fold(writer, writes)
         else:
             self.joins.run(writer, writes)
+            close_windows(self.tables.values(), self.watermarks, writes)
 
     def _write(self, writer: Writer, writes: Writes, state: StateRow) -> StateRow:
         """Write the changes of a transaction, if there are any. Return the state after it."""

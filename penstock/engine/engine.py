@@ -305,6 +305,7 @@ class Engine(RepairCalls, DefinitionCalls, SessionCalls, StreamCalls):
         initial: bool = False,
         until: Position | None = None,
         early: bool = False,
+        final: bool = False,
     ) -> Iterator[Change]:
         """Iterate over the changes of these views, or of all, after the position `since`, in the order of commits.
 
@@ -312,12 +313,15 @@ class Engine(RepairCalls, DefinitionCalls, SessionCalls, StreamCalls):
         each as a change from ABSENT. With `follow` it never ends, and yields a change some milliseconds after its
         commit. With `until` it ends after the changes of that position. If the feed has dropped changes after `since`,
         the call or a later step raises PositionExpired. A weak view may show contributions before their batch is saved.
-        Their changes come after the save, or at once with `early_sets`.
+        Their changes come after the save, or at once with `early`. With `final`, a view with a window gives each group
+        once when its window closes, and again only if a late record changes it.
 
         for change in engine.changes("namecount", since=position, follow=True):
             print(change.group, change.old, change.new, change.position)
         """
-        return _each(self.feed(*views, since=since, follow=follow, initial=initial, until=until, early=early))
+        return _each(
+            self.feed(*views, since=since, follow=follow, initial=initial, until=until, early=early, final=final)
+        )
 
     @checked
     def feed(
@@ -328,6 +332,7 @@ class Engine(RepairCalls, DefinitionCalls, SessionCalls, StreamCalls):
         initial: bool = False,
         until: Position | None = None,
         early: bool = False,
+        final: bool = False,
     ) -> Iterator[Changes]:
         """Iterate over the same changes as `changes`, in parts with columns. For many changes this costs far less.
 
@@ -338,7 +343,7 @@ class Engine(RepairCalls, DefinitionCalls, SessionCalls, StreamCalls):
             print(part.groups, part.old, part.new, part.positions)
         """
         self._state.must_be_open()
-        return self.store.follow(FeedRequest(views, since, follow, initial, until, early))
+        return self.store.follow(FeedRequest(views, since, follow, initial, until, early, final))
 
     def status(self) -> dict[str, Any]:
         """Return tables, views, position, sources and sizes as plain data.

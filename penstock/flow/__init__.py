@@ -7,6 +7,7 @@ from penstock.flow.times import FAR, NEVER, micros_of_value, shown_time, time_te
 from penstock.flow.watermark_report import SourceWatermark, Watermark, watermark_of
 from penstock.flow.watermark_rows import SourceState, StreamState, WatermarkRow, read_watermarks
 from penstock.flow.watermarks import PUT, SystemClock, Watermarks
+from penstock.flow.window_closing import close_windows, final_number
 
 __all__ = [
     "FAR",
@@ -23,6 +24,8 @@ __all__ = [
     "Watermark",
     "WatermarkRow",
     "Watermarks",
+    "close_windows",
+    "final_number",
     "kind_of_source",
     "micros_of_value",
     "read_watermarks",

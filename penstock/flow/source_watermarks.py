@@ -16,7 +16,16 @@ from penstock.flow.times import FAR, NEVER
 from penstock.flow.watermark_rows import SourceState, StreamState
 from penstock.views import Stream
 
-__all__ = ["SourceKind", "after_clock", "after_low", "after_records", "after_rest", "kind_of_source", "next_change"]
+__all__ = [
+    "SourceKind",
+    "after_clock",
+    "after_low",
+    "after_records",
+    "after_rest",
+    "clock_of",
+    "kind_of_source",
+    "next_change",
+]
 
 Times = NDArray[np.int64]
 
@@ -118,6 +127,14 @@ def next_change(stream: Stream, state: StreamState, now: int, opened: int) -> in
         if own.rested is not None and kind_of_source(stream, own, now, opened) is SourceKind.COUNTS
     ]
     return min(waiting, default=None)
+
+
+def clock_of(stream: Stream, state: StreamState, time: int, now: int, opened: int) -> int | None:
+    """Return the clock reading at which the clock raises the watermark to a time; None if records raise it."""
+    kinds = {kind_of_source(stream, own, now, opened) for own in state.sources.values()}
+    if SourceKind.COUNTS in kinds or SourceKind.IDLE not in kinds or state.top == NEVER or _is_waiting(stream, state):
+        return None
+    return max(time - state.top + stream.lateness + state.at, now + 1) if time > state.low else None
 
 
 def _is_waiting(stream: Stream, state: StreamState) -> bool:

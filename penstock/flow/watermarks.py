@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import Reader
 from penstock.flow.protocol import Clock
-from penstock.flow.source_watermarks import after_clock, after_low, after_records, after_rest, next_change
+from penstock.flow.source_watermarks import after_clock, after_low, after_records, after_rest, clock_of, next_change
 from penstock.flow.watermark_report import Watermark, watermark_of
 from penstock.flow.watermark_rows import StreamState, WatermarkRow, read_watermarks, write_watermarks
 from penstock.mapreduce import Writes
@@ -84,6 +84,7 @@ class Watermarks:
         self._rests = False
         self._writes: Writes | None = None  # of the transaction
         self._changed = False
+        self._open: dict[tuple[str, str], int | None] = {}  # by stream and view: the end of the first open window
 
     def recall(self, reader: Reader) -> None:
         """Read the watermarks from the store. Nothing is computed again."""
@@ -142,6 +143,21 @@ class Watermarks:
                 self._states[name] = after_rest(stream, before, sources, ended, self._now, self.opened)
                 self._change(writes)
 
+    def span(self, name: str, writes: Writes) -> tuple[int, int] | None:
+        """Return the watermark of a stream before and after this transaction; None if it reads no clock."""
+        if writes is not self._writes:
+            return None
+        before = self.row.streams.get(name, StreamState()).low
+        return before, self._states.get(name, StreamState()).low
+
+    def must_look(self, stream: str, view: str) -> bool:
+        """Return True if the clock may close windows of a view, and its first open window is unknown."""
+        return self._streams[stream].idle is not None and (stream, view) not in self._open
+
+    def look_at(self, stream: str, view: str, end: int | None) -> None:
+        """Note the end of the first open window of a view."""
+        self._open[stream, view] = end
+
     def report(self, row: WatermarkRow, stream: Stream, offsets: Mapping[str, int]) -> Watermark:
         """Return the watermark of a stream of a row that was read, for people and programs."""
         return watermark_of(stream, row, self._clock.now(), self.opened, offsets)
@@ -166,4 +182,6 @@ class Watermarks:
         states = [(own, self.row.streams[name]) for name, own in self._streams.items() if name in self.row.streams]
         now = max(self.row.now, self._now)
         due = [next_change(stream, state, now, self.opened) for stream, state in states]
+        ends = [(name, end) for (name, _), end in self._open.items() if end is not None and name in self.row.streams]
+        due += [clock_of(self._streams[name], self.row.streams[name], end, now, self.opened) for name, end in ends]
         self._clock.wake_at(min((time for time in due if time is not None), default=None))

@@ -22,6 +22,7 @@ from penstock.mapreduce.fold.feed_rows import (
     read_feed,
     read_result_changes,
     result_changes,
+    selected_changes,
 )
 from penstock.mapreduce.fold.group_deltas import Delta, negated
 from penstock.mapreduce.fold.row_format import RowCodec, RowState, same_result
@@ -216,6 +217,7 @@ __all__ = [
     "result_changes",
     "rows_db",
     "same_result",
+    "selected_changes",
     "serve",
     "side_data",
     "side_of",

@@ -96,6 +96,7 @@ from penstock.views.sides.side_projection import SideView, side_views, stored_si
 from penstock.views.stored_definitions import app_from, sources_of
 from penstock.views.stream_definitions import Stream, check_no_streams, stream_refused, streams_below
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, MapFunction, Reduce, ReduceFunction, field_map_from
+from penstock.views.window_definitions import Window, WindowGroups, window
 
 __all__ = [
     "ABSENT",
@@ -171,6 +172,8 @@ __all__ = [
     "View",
     "ViewReader",
     "Where",
+    "Window",
+    "WindowGroups",
     "all_joins",
     "app_from",
     "as_where",
@@ -222,4 +225,5 @@ __all__ = [
     "under",
     "view_costs",
     "where_from",
+    "window",
 ]

@@ -24,10 +24,10 @@ from penstock.views.view_maps import (
     MapFunction,
     Reduce,
     ReduceFunction,
-    make_field_map,
     make_function_map,
     make_reducers,
 )
+from penstock.views.window_definitions import Window, WindowGroups, make_key_map, window_of
 
 BROKER = "@kafka"
 
@@ -99,6 +99,13 @@ class Source(ABC):
         """Return the key that users see for a document or row with this key."""
         return key
 
+    def unit_of_windows(self, view: str) -> str:
+        """Return the unit of numeric times in windows. Raise DefinitionError if the source has no windows."""
+        raise DefinitionError(
+            f"view {view!r} has a window, and is on {self.name!r}, whose rows have no times of their own; define it on "
+            "a table or a stream"
+        )
+
     @abstractmethod
     def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
         """Raise DefinitionError if a view reads a path that the source can't have."""
@@ -119,7 +126,7 @@ class Source(ABC):
         self,
         name: str,
         *,
-        key: str | tuple[str, ...],
+        key: str | Window | tuple[str | Window, ...],
         value: str | None = None,
         where: str | Where | Field | None = None,
         reduce: Reduce | None,
@@ -143,7 +150,7 @@ class Source(ABC):
         self,
         name: str | None = None,
         *,
-        key: str | tuple[str, ...] | None = None,
+        key: str | Window | tuple[str | Window, ...] | None = None,
         value: str | None = None,
         where: str | Where | Field | None = None,
         reduce: Reduce | _Unsaid | None = _Unsaid.REDUCE,
@@ -153,8 +160,8 @@ class Source(ABC):
     ) -> View | Callable[[MapFunction], View]:
         """Define a view: by fields if `key` is given, otherwise as a decorator of its map function.
 
-        `key` is the group: a path, a tuple of paths, or () for one group of all. `value` is the path of the value for
-        reducers, by default the whole document. `where` selects documents by a true field or by a comparison.
+        `key` is the group: a path, a tuple of paths or () for all. Its first part may be a `ps.window`. `value` is the
+        path of the value for reducers, by default the whole document. `where` is a true field or a comparison.
 
         `reduce` is a reducer, or a dict of reducers by field names of the row, or None. None makes a plain index, whose
         rows are (group, key, rank) and the value. A function may replace a reducer, as in CouchDB: of (values,
@@ -194,8 +201,8 @@ class Source(ABC):
         if key is not None:
             if name is None:
                 raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
-            fields_map = make_field_map(name, key, value, where)
-            return self.app.add(View(self.app, name, self.app.size, self, fields_map, reducers, fields, *options))
+            own_map = make_key_map(name, key, value, where, self.unit_of_windows, reducers)
+            return self.app.add(View(self.app, name, self.app.size, self, own_map, reducers, fields, *options))
         if value is not None or where is not None:
             given = "value=" if value is not None else "where="
             raise DefinitionError(
@@ -252,6 +259,10 @@ class Table(Source):
     def check_view(self, view: str, fields: FieldMap, read: Iterable[Path]) -> None:
         """Accept every path, since a document may have any field."""
 
+    def unit_of_windows(self, view: str) -> str:
+        """Return the unit of numeric times: seconds."""
+        return "s"
+
     @property
     def has_ts(self) -> bool:
         """True if a ts orders its versions, and not the arrival alone."""
@@ -304,7 +315,14 @@ class View(Source):
         """The number of parts of the keys of its rows. None: the keys are no tuples, or any."""
         if self.index:
             return 3
+        if self.window is not None:
+            return None if self.window.single else 1 + len(self.window.rest)
         return len(self.map.key.paths) if isinstance(self.map, FieldMap) and not self.map.key.single else None
+
+    @property
+    def window(self) -> WindowGroups | None:
+        """Its windows, if its groups begin with one."""
+        return window_of(self.map)
 
     @property
     def index(self) -> bool:

@@ -16,6 +16,7 @@ from penstock.views.join_definitions import Join, Side, shown_join
 from penstock.views.reducer_protocols import Reducer
 from penstock.views.stream_definitions import stream_from
 from penstock.views.view_maps import FieldMap, FunctionMap, Key, field_map_from
+from penstock.views.window_definitions import window_map_from
 
 __all__ = ["app_from", "sources_of"]
 
@@ -117,6 +118,8 @@ def _view(
 def _map(view: str, described: Described) -> FieldMap | FunctionMap:
     if described["by"] == "fields":
         return field_map_from(described)
+    if described["by"] == "window":
+        return window_map_from(described)
 
     def elsewhere(document: Any) -> None:
         where = "is in the app that defined it; open the store with that app"

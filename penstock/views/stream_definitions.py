@@ -37,6 +37,10 @@ class Stream(Table):
     ahead: int
     expected: tuple[str, ...]
 
+    def unit_of_windows(self, view: str) -> str:
+        """Return the unit of numeric times."""
+        return self.unit
+
     def describe(self) -> dict[str, object]:
         """Return the stream as plain data."""
         return {

@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -102,6 +103,18 @@ def field_map_from(description: Mapping[str, Any]) -> FieldMap:
     )
 
 
+class PlainMap(ABC):
+    """A map that is a function of a document, and is described by plain data and not by code."""
+
+    @abstractmethod
+    def __call__(self, document: Any) -> Iterable[Any] | None:
+        """Return the groups and values of a document."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """Return the map as plain data."""
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionMap:
     """A map by a function: each document emits the groups, or pairs (group, value), that the function yields."""
@@ -111,6 +124,8 @@ class FunctionMap:
     def describe(self) -> dict[str, object]:
         """Return the map as plain data: the function's name without its module, which in a script is `__main__`."""
         function = self.function
+        if isinstance(function, PlainMap):
+            return function.describe()
         return {"by": "function", "function": getattr(function, "__name__", type(function).__name__)}
 
 

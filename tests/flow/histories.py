@@ -54,6 +54,8 @@ class Definition:
         by_key = stream.view("by_key", key="k", reduce=sums)
         stream.view("newest", key="k", reduce={"at": ps.max("at"), "last": ps.last("n")})
         by_key.view("sizes", key="value.n", reduce=ps.count())
+        stream.view("tumbling", key=(ps.window("at", "10s"), "k"), reduce=ps.count())
+        stream.view("hopping", key=ps.window("at", "10s", every="4s", offset="1s"), reduce=ps.max("n"))
 
         @stream.view(reduce=ps.count())
         def letters(record: Any) -> Any:
@@ -212,13 +214,52 @@ class Run:
             assert len(snap.holds("letters")) == count[7]
         assert (report := self.engine.check()).ok, report
 
+    def check_windows(self) -> None:
+        """Compare the rows of windows, their flags and the feed of closed ones with loops over all records."""
+        tumbling = Counter((start, doc["k"]) for doc in self.given for start in starts_of(doc["at"], 10, 10, 0))
+        hopping: dict[float, int] = {}
+        for doc in self.given:
+            for start in starts_of(doc["at"], 10, 4, 1):
+                hopping[start] = max(hopping.get(start, 0), doc["n"])
+        low = self.serial.streams["s"].low
+        closed = {name: self._closed_in_feed(name) for name in ("tumbling", "hopping")}
+        with self.engine.snapshot() as snap:
+            for name, wanted in (("tumbling", dict(tumbling)), ("hopping", hopping)):
+                rows = list(snap.view(name).items())
+                assert dict(rows) == wanted
+                starts = [row.key[0] if name == "tumbling" else row.key for row in rows]
+                over = [low is not None and (start + 10) * SECOND <= low for start in starts]
+                assert [row.final for row in rows] == over, "the flags of closed windows"
+                final = dict(snap.view(name).items(final=True))
+                assert final == {row.key: row.value for row, ends in zip(rows, over, strict=True) if ends}
+                assert closed[name] == final, "the feed of closed windows"
+
+    def _closed_in_feed(self, view: str) -> dict[Any, Any]:
+        """Return the rows that the feed of closed windows leaves; each change must follow the one before."""
+        out: dict[Any, Any] = {}
+        for change in self.engine.changes(view, final=True):
+            assert change.old == out.get(change.group, ps.ABSENT), "a change does not follow the one before"
+            assert change.old != change.new, "a closed group comes again"
+            out[change.group] = change.new
+        return out
+
+
+def starts_of(time: float, size: int, every: int, offset: int) -> list[int]:
+    """Return the starts of the windows that contain a time, found one by one."""
+    return [start for start in range(int(time) - size - 1, int(time) + 1) if is_start(start, time, size, every, offset)]
+
+
+def is_start(start: int, time: float, size: int, every: int, offset: int) -> bool:
+    """Return True if a window begins here and contains the time."""
+    return (start - offset) % every == 0 and start <= time < start + size
+
 
 def _stored(time: int | None) -> int:
     return NEVER if time is None else time
 
 
-def run(seed: int, many: int = 25) -> None:
-    """Run one drawn history in several cuts, and compare all of them."""
+def run(seed: int, many: int = 25, rows: bool = True) -> None:
+    """Run one drawn history in several cuts, and compare all of them; without `rows` their numbers alone."""
     choose = Random(seed)
     definition, events = Definition(choose), events_of(choose, many)
     runs = [
@@ -234,9 +275,13 @@ def run(seed: int, many: int = 25) -> None:
         assert runs[0].state.low >= low, "a watermark fell"
         low = runs[0].state.low
         assert runs[1].state == runs[0].state, "the state depends on the cut"
+        if rows and choose.random() < 0.2:
+            runs[choose.randint(0, 2)].check_windows()
     runs[2].reopen()
     runs[2].check()
     assert len({own.engine.digest() for own in runs}) == 1, "the content depends on the cut"
     for own in runs:
-        own.check_rows()
+        if rows:
+            own.check_rows()
+            own.check_windows()
         own.engine.close()

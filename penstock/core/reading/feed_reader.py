@@ -15,6 +15,7 @@ from penstock.cache import DefinitionError, decode_key, decode_keys, encode_key,
 from penstock.core.reading.generation_differences import differing, next_switch
 from penstock.core.reading.store_snapshot import Snapshot
 from penstock.core.reading.visibility import Span, net_changes, next_span, read_spans, saved_position
+from penstock.flow import final_number
 from penstock.mapreduce import RowReading, feed_key, read_result_changes
 from penstock.views import ABSENT, Change, Changes, Position, PositionAhead, PositionExpired
 
@@ -42,6 +43,7 @@ class FeedRequest:
     initial: bool
     until: Position | None
     early: bool
+    final: bool = False  # only groups of closed windows
 
 
 def follow(core: Core, request: FeedRequest, wait: Wait, live: Callable[[], bool]) -> Iterator[Changes]:
@@ -69,6 +71,8 @@ def followable(snap: Snapshot, request: FeedRequest) -> None:
     for name in request.views:
         if request.initial or name not in snap.schema.followed():
             snap.view(name)  # raises the error
+        if request.final and snap.schema.view(name, snap.reader()).view.window is None:
+            raise DefinitionError(f"view {name!r} has no window, so no group of it is ever final")
 
 
 def reached(snap: Snapshot, since: Position) -> None:
@@ -87,8 +91,10 @@ def _follow(core: Core, request: FeedRequest, wait: Wait, live: Callable[[], boo
     if request.initial:
         with Snapshot(core) as snap:
             since = snap.position
-            yield from rows_of(snap, request.views)
-    for _, part in steps_of([FeedReader(core, request.views, since, request.until)], request.on, wait, live):
+            yield from rows_of(snap, request.views, request.final)
+    for _, part in steps_of(
+        [FeedReader(core, request.views, since, request.until, final=request.final)], request.on, wait, live
+    ):
         yield part
 
 
@@ -112,10 +118,12 @@ def steps_of(
             wait(_LOOK)
 
 
-def rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
-    """Yield the rows of these views, or of all, as changes from ABSENT."""
-    for name in list(views) or list(snap.schema.views):
-        yield from _parts(Change(name, row.key, ABSENT, row.value, snap.position) for row in snap.view(name))
+def rows_of(snap: Snapshot, views: Sequence[str], final: bool = False) -> Iterator[Changes]:
+    """Yield the rows of these views, or of all, as changes from ABSENT; with `final`, those of closed windows."""
+    known = snap.schema.views
+    for name in list(views) or [name for name in known if not final or known[name].view.window is not None]:
+        rows = snap.view(name).items(final=final)
+        yield from _parts(Change(name, row.key, ABSENT, row.value, snap.position) for row in rows)
 
 
 def saved_rows_of(snap: Snapshot, views: Sequence[str]) -> Iterator[Changes]:
@@ -170,7 +178,9 @@ class FeedReader:
         until: int | None = None,
         shown: Callable[[], int] | None = None,
         early: bool = False,
+        final: bool = False,
     ) -> None:
+        self._final = final
         self.since = since  # all changes up to there were yielded; None: none yet
         self.more = True  # more changes may be committed already
         self._core = core
@@ -202,6 +212,8 @@ class FeedReader:
                 reached(snap, since)  # otherwise the former rows may be gone
                 self.since = since + 1
                 names = list(self._views) or snap.schema.followed()
+                if self._final:
+                    return  # a view that was built again closes its windows anew
                 yield from _parts(differing(snap.reader(), snap.schema, names, since + 1))
 
     def _read(self) -> tuple[Changes, int, bool, bool]:
@@ -212,6 +224,8 @@ class FeedReader:
             reached(snap, since)
             names = list(self._views) or snap.schema.followed()
             generations = snap.schema.generations(names)
+            if self._final:
+                generations = {final_number(number): own for number, own in generations.items()}
             codecs: dict[int, RowReading] = {number: codec for number, (_, codec) in generations.items()}
             spans = [] if self._early else read_spans(snap.reader(), snap.state)
             end, span = self._end(snap, spans), next_span(spans, since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -29,11 +29,12 @@ from penstock.core.reading.join_weights import JoinWeight, weigh_join
 from penstock.core.reading.visibility import read_spans, saved_position
 from penstock.core.reading.why_answers import why_of
 from penstock.core.schema import Schema
+from penstock.flow import read_watermarks
 from penstock.gateway import TableReader, TableReading
 from penstock.join import StoredJoin
 from penstock.mapreduce import ViewNode, entries_of, held_db, rows_db
 from penstock.spout import Remembered
-from penstock.views import Contribution, Position, Progress, Stream, ViewReader, position_text
+from penstock.views import Contribution, Position, Progress, Stream, View, ViewReader, position_text
 
 if TYPE_CHECKING:
     from penstock.core.commit import Core
@@ -184,8 +185,22 @@ class Snapshot:
                 lambda groups, progress: self._why(node, source, groups, progress),
                 self.as_of(name),
                 node.view.index,
+                self._closed(node.view),
             )
         return found
+
+    def _closed(self, view: View) -> Callable[[Any], bool] | None:
+        """Return the function that tells if the window of a group is closed; None if the view has no window."""
+        window = view.window
+        if window is None:
+            return None
+        state = read_watermarks(self.reader()).streams.get(view.source.name)
+
+        def closed(group: Any) -> bool:
+            end = window.end(group)
+            return state is not None and end is not None and end <= state.low
+
+        return closed
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context that names damage in the users' terms."""

@@ -178,6 +178,16 @@ def result_changes(part: FeedChanges, codec: RowReading) -> ResultChanges:
     return ResultChanges(part.view, groups, old, new)
 
 
+def selected_changes(part: FeedChanges, places: Sequence[int]) -> FeedChanges:
+    """Return some changes of one view, by their places."""
+    if len(places) == len(part.groups):
+        return FeedChanges(part.view, list(part.groups), part.lanes, list(part.odd), part.width)
+    lanes = _lanes_of(part)[list(places)].astype(f"<i{part.width}").tobytes() if part.lanes and places else b""
+    new = {place: i for i, place in enumerate(places)}
+    odd = [[new[place], *payloads] for place, *payloads in part.odd if place in new]
+    return FeedChanges(part.view, [part.groups[place] for place in places], lanes, odd, part.width)
+
+
 def _lanes_of(part: FeedChanges) -> NDArray[np.int64]:
     """Return the lanes, a row per group."""
     return np.frombuffer(part.lanes, f"<i{part.width}").reshape(len(part.groups), -1).astype(np.int64, copy=False)

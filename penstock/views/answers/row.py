@@ -23,13 +23,15 @@ class Row(tuple[Any, Any]):
     True
     >>> Row("Joe", 3, held=True)
     Row(key='Joe', value=3, held=True)
+
+    `final` is true if the group begins with a window, and the watermark has passed its end.
     """
 
     __slots__ = ()
     __match_args__ = ("key", "value")
 
-    def __new__(cls, key: Any, value: Any, held: bool = False) -> Row:
-        return tuple.__new__(_HeldRow if held else Row, (key, value))
+    def __new__(cls, key: Any, value: Any, held: bool = False, final: bool = False) -> Row:
+        return tuple.__new__(_CLASSES[held, final], (key, value))
 
     @property
     def key(self) -> Any:
@@ -46,12 +48,17 @@ class Row(tuple[Any, Any]):
         """True if the view could not accept a contribution, so the value is the last good one."""
         return False
 
-    def __repr__(self) -> str:
-        held = ", held=True" if self.held else ""
-        return f"Row(key={repr_of(self.key)}, value={repr_of(self.value)}{held})"
+    @property
+    def final(self) -> bool:
+        """True if the window of the group is closed."""
+        return False
 
-    def __reduce__(self) -> tuple[type[Row], tuple[Any, Any, bool]]:
-        return Row, (self[0], self[1], self.held)
+    def __repr__(self) -> str:
+        more = "".join(f", {name}=True" for name in ("held", "final") if getattr(self, name))
+        return f"Row(key={repr_of(self.key)}, value={repr_of(self.value)}{more})"
+
+    def __reduce__(self) -> tuple[type[Row], tuple[Any, Any, bool, bool]]:
+        return Row, (self[0], self[1], self.held, self.final)
 
 
 class _HeldRow(Row):
@@ -62,3 +69,31 @@ class _HeldRow(Row):
     @property
     def held(self) -> bool:
         return True
+
+
+class _FinalRow(Row):
+    """A row of a closed window."""
+
+    __slots__ = ()
+
+    @property
+    def final(self) -> bool:
+        return True
+
+
+class _HeldFinalRow(_HeldRow):
+    """A row of a closed window whose value is the last good one."""
+
+    __slots__ = ()
+
+    @property
+    def final(self) -> bool:
+        return True
+
+
+_CLASSES: dict[tuple[bool, bool], type[Row]] = {
+    (False, False): Row,
+    (True, False): _HeldRow,
+    (False, True): _FinalRow,
+    (True, True): _HeldFinalRow,
+}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from penstock.cache import (
     LONG,
     DatabaseLabel,
+    DefinitionError,
     KeyKind,
     MissingExtra,
     PenstockError,
@@ -70,7 +71,7 @@ class ViewReader:
 
     `held` returns the encoded groups with contributions of documents that the view later could not accept. `why`
     returns the contributions of groups. `as_of` is None, unless the view is being built under another definition. Then
-    it is the position that the view shows until the switch.
+    it is the position that the view shows until the switch. `final` tells if the window of a group is closed.
 
     >>> import penstock as ps
     >>> app = ps.App("shop")
@@ -94,6 +95,7 @@ class ViewReader:
         why: Why,
         as_of: Position | None = None,
         index: bool = False,
+        final: Callable[[Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.as_of = as_of
@@ -104,6 +106,7 @@ class ViewReader:
         self._held = held
         self._why = why
         self._index = index
+        self._final = final
 
     def __repr__(self) -> str:
         return f"<view {self.name!r}>"
@@ -176,16 +179,19 @@ class ViewReader:
         through: Any = _ABSENT,
         reverse: bool = False,
         limit: int | None = None,
+        final: bool = False,
     ) -> Iterator[Row]:
         """Yield rows in group order: of a prefix (of text or of a tuple), from `start` on, before `stop`.
 
         `through` is an inclusive end. A tuple there includes all groups that begin with it. `reverse` yields the last
-        row first, and `limit` bounds the number of rows.
+        row first, and `limit` bounds the number of rows. With `final`, only rows of closed windows are yielded.
         """
+        if final and self._final is None:
+            raise DefinitionError(f"view {self.name!r} has no window, so no row of it is ever final")
         low, high = _bounds(prefix, start, stop, through, limit)
         held = self._held()
         rows = (self._row(whole, key, row, held, state) for whole, key, row, state in self._ordered(low, high, reverse))
-        return islice(rows, limit)
+        return islice((row for row in rows if row.final) if final else rows, limit)
 
     @checked
     def rollup(
@@ -309,7 +315,8 @@ class ViewReader:
 
     def _row(self, whole: bytes, key: bytes, row: bytes, held: frozenset[bytes], state: Any = None) -> Row:
         own = state if state is not None else self._decode(key, row)
-        return Row(decode_key(whole), self._codec.result(own), own.held is not None or whole in held)
+        group, stale = decode_key(whole), own.held is not None or whole in held
+        return Row(group, self._codec.result(own), stale, self._final is not None and self._final(group))
 
     def _ordered(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[Entry]:
         """Yield the rows of an interval in group order."""

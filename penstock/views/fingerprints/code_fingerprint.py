@@ -36,7 +36,7 @@ import msgspec
 
 from penstock.views.definitions import View
 from penstock.views.fingerprints.code_syntax import Dotted, SourceFiles, Tree, imports_in, names_in
-from penstock.views.view_maps import FunctionMap
+from penstock.views.view_maps import FunctionMap, PlainMap
 
 __all__ = ["fingerprint", "fingerprint_of"]
 
@@ -65,7 +65,7 @@ _ascii = json.JSONEncoder(separators=(",", ":")).encode
 def fingerprint(view: View) -> Parts:
     """Return the parts of a view's code with their digests. A field view with built-in reducers has none."""
     roots: list[tuple[str, Any]] = []
-    if isinstance(view.map, FunctionMap):
+    if isinstance(view.map, FunctionMap) and not isinstance(view.map.function, PlainMap):
         roots.append(("its map", view.map.function))
     for i, reducer in enumerate(view.reducers):
         code = getattr(reducer, "code", None)  # only of `Coded` reducers, for which a check of the protocol is slow

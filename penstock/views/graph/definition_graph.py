@@ -145,6 +145,12 @@ def _side(side: Side) -> str:
 
 def groups_text(view: View) -> str:
     """Return the groups of a view, and its condition, as text."""
+    if view.window is not None:
+        own = view.window.window
+        every = "" if own.every == own.size else f" every {duration_text(own.every)}"
+        paths = [f"{'.'.join(own.path)} in {duration_text(own.size)}{every}", *map(".".join, view.window.rest)]
+        by = f"by {', '.join(paths)}"
+        return by if view.window.where is None else f"{by} where {condition(view.window.where.describe())}"
     if not isinstance(view.map, FieldMap):
         return f"by function {getattr(view.map.function, '__name__', 'of its own')}"
     key = view.map.key
