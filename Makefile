@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops console-screenshots stubs lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops serve-silence console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ serve-stops: $(READY) ## stop and kill servers under load; make serve-stops ARGS
 
 stubs: $(READY) ## generate the code of penstock/rpc/penstock.proto again
 	$(BIN)/python -m grpc_tools.protoc -Ipenstock/rpc --python_out=penstock/rpc --pyi_out=penstock/rpc penstock.proto
+
+serve-silence: $(READY) ## hold silent connections at a server; make serve-silence ARGS="--connections 10000"
+	$(BIN)/python -m tests.serve.silence $(ARGS)
 
 lock: $(READY) ## write requirements/dev.txt anew from dev.in (needs uv)
 	uv pip compile requirements/dev.in --quiet --universal --python-version 3.11 --generate-hashes \

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import time
@@ -29,6 +30,7 @@ from penstock.views import App
 
 if TYPE_CHECKING:
     from penstock.serve.front_process import FrontSettings
+    from penstock.serve.operations.idle_request import IdleRequest
 
 __all__ = ["serve"]
 
@@ -46,6 +48,7 @@ _PROJECTS = {
     "grpc_reflection": "grpcio-reflection",
     "grpc_status": "grpcio-status",
 }
+_OPERATION = "operation"  # the name of the child that has the store for itself
 _log = logging.getLogger("penstock.serve")
 
 
@@ -152,6 +155,10 @@ class _FirstProcess:
         self._children: dict[str, ChildProcess] = {}
         self._began: dict[str, float] = {}
         self._due: dict[str, float] = {}  # when a child that ended is begun again
+        self._request: IdleRequest | None = None  # the last one for an operation
+        self._reading: str | None = None  # the copy that fronts read during an operation
+        self._turned = 0.0  # when the fronts were told to read another store
+        self._left: str | None = None  # a copy to remove once no front reads it
 
     def run(self) -> int:
         """Begin all children, and watch them until a signal."""
@@ -176,7 +183,16 @@ class _FirstProcess:
 
     def _begin(self, name: str) -> None:
         inherited = [file for child in self._children.values() for file in child.files]
-        work = self._hold if name == "holder" else lambda report: self._front(int(name.split()[1]), report)
+        request = self._request
+
+        def work(report: Callable[[dict[str, Any]], None]) -> int:
+            if name == "holder":
+                return self._hold(report)
+            if name == _OPERATION:
+                assert request is not None, "a front asked for it"
+                return self._operate(request, report)
+            return self._front(int(name.split()[1]), report)
+
         self._children[name] = ChildProcess.fork(name, work, inherited)
         self._began[name] = time.monotonic()
 
@@ -196,8 +212,28 @@ class _FirstProcess:
         for sock in self._sockets:
             if sock not in (front.http, front.metrics):
                 sock.close()
-        access = HolderAccess(open_engine(self._app, path, readonly=True), path)
-        run_front(self._app, access, front, lambda: report({"serves": os.getpid()}))
+        access = HolderAccess(open_engine(self._app, self._reading or path, readonly=True), path)
+        run_front(
+            self._app,
+            access,
+            front,
+            lambda: report({"serves": os.getpid()}),
+            lambda request: report({"idle": request}),
+        )
+        return 0
+
+    def _operate(self, request: IdleRequest, report: Callable[[dict[str, Any]], None]) -> int:
+        """Run an operation that needs the store for itself, in a child."""
+        from penstock.serve.operations.audit_log import AuditLog
+        from penstock.serve.operations.controlled_store import IdleStore
+        from penstock.serve.operations.idle_operation import run_idle
+        from penstock.serve.operations.operation_folder import OperationFolder
+
+        for sock in self._sockets:
+            sock.close()
+        path = self._settings.path
+        store = IdleStore(path, self._settings.snapshot_folder)
+        run_idle(request, store, OperationFolder.of_store(path), AuditLog.of_store(path), report)
         return 0
 
     def _await_holder(self) -> bool:
@@ -232,10 +268,48 @@ class _FirstProcess:
         """Begin each child again that ends, until a signal."""
         while not self._asked():
             self._reap()
+            self._heed()
             now = time.monotonic()
             for name in [name for name, due in self._due.items() if due <= now]:
                 del self._due[name]
                 self._begin(name)
+
+    def _heed(self) -> None:
+        """Take requests for operations that need the store for themselves, and follow the one that runs."""
+        from penstock.serve.operations.idle_request import IdleRequest
+
+        for name, child in list(self._children.items()):
+            report = None if name == "holder" else child.report(0)
+            if report and "idle" in report:
+                self._begin_operation(IdleRequest.of(report["idle"]))
+            if report and "reading" in report:
+                self._read(report["reading"])
+        fronts = [name for name in self._children if name.startswith("front")]
+        if self._left and len(fronts) == len(self._fronts) and all(self._began[own] > self._turned for own in fronts):
+            shutil.rmtree(self._left, ignore_errors=True)
+            self._left = None
+            self._due["holder"] = time.monotonic()  # not before: a read of the copy would miss its first write
+
+    def _begin_operation(self, request: IdleRequest) -> None:
+        """End the holder, and begin a child that does the operation when the store is released."""
+        from penstock.serve.operations.idle_request import IdleAnswer
+
+        if _OPERATION in self._children:
+            busy = PenstockError("another operation has the store for itself; start this one after its end")
+            IdleAnswer(request.answer).refused(busy)
+            return
+        self._request = request
+        self._begin(_OPERATION)
+        self._due.pop("holder", None)
+        if "holder" in self._children:
+            self._children["holder"].signal(signal.SIGTERM)
+
+    def _read(self, path: str | None) -> None:
+        """Have all fronts read a copy of the store, or the store itself for None. They begin again for that."""
+        self._reading, self._turned = path, time.monotonic()
+        for name, child in self._children.items():
+            if name.startswith("front"):
+                child.signal(signal.SIGTERM)
 
     def _asked(self) -> bool:
         """Wait a moment for a signal. Return True if it asks for the end."""
@@ -254,9 +328,18 @@ class _FirstProcess:
     def _reap(self) -> None:
         for name, code in self._ended():
             now = time.monotonic()
-            quick = now - self._began[name] < _QUICK
-            self._due[name] = now + _QUICK if quick else now
-            _log.warning("%s ended with %s; it is begun again", name, code)
+            if name == _OPERATION:
+                if self._reading is not None:
+                    self._left = self._reading
+                    self._read(None)
+                elif "holder" not in self._children:  # else it is ending, and begun again then
+                    self._due["holder"] = now
+            elif name != "holder" or _OPERATION not in self._children:
+                asked = name != "holder" and self._began[name] < self._turned
+                quick = now - self._began[name] < _QUICK and not asked
+                self._due[name] = now + _QUICK if quick else now
+                if not asked:
+                    _log.warning("%s ended with %s; it is begun again", name, code)
 
     def _ended(self) -> list[tuple[str, int]]:
         """Wait for children that have ended; their names and exit codes."""
@@ -277,6 +360,8 @@ class _FirstProcess:
         fronts = self._gone([name for name in self._children if name != "holder"], self._settings.drain + _FINISH)
         holder = fronts and self._gone(["holder"], _CLOSE)
         self._kill()
+        for copy in filter(None, (self._reading, self._left)):
+            shutil.rmtree(copy, ignore_errors=True)
         return 0 if fronts and holder else 1
 
     def _gone(self, names: list[str], seconds: float) -> bool:

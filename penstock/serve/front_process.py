@@ -26,7 +26,7 @@ from penstock.serve.metrics.scrape import metrics_application
 from penstock.serve.operations.audit_log import AuditLog
 from penstock.serve.operations.controlled_store import ControlledStore
 from penstock.serve.operations.operation_folder import OperationFolder
-from penstock.serve.operations.operation_runner import OperationRunner
+from penstock.serve.operations.operation_runner import AskFirst, OperationRunner
 from penstock.serve.server_settings import ServerSettings
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import StoreAccess
@@ -58,12 +58,19 @@ class FrontSettings:
     tls: TlsContext | None
 
 
-def run_front(app: App, access: StoreAccess, settings: FrontSettings, started: Callable[[], object]) -> None:
-    """Serve until SIGTERM or SIGINT, then close the store."""
+def run_front(
+    app: App,
+    access: StoreAccess,
+    settings: FrontSettings,
+    started: Callable[[], object],
+    ask: AskFirst | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then close the store. `ask` sends a request to the first process."""
     server = settings.server
     store = StoreReading(app, access, settings.calls.front(settings.number))
     controlled = ControlledStore(app, access, server.path, server.snapshot_folder, server.app_file)
-    operations = OperationRunner(controlled, OperationFolder.of_store(server.path), AuditLog.of_store(server.path))
+    folder, audit = OperationFolder.of_store(server.path), AuditLog.of_store(server.path)
+    operations = OperationRunner(controlled, folder, audit, ask)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(store, operations, settings, started))

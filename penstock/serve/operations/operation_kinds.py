@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from penstock.cache import ArgumentKind, DefinitionError, PenstockError
-from penstock.engine import damaged_pages_at
+from penstock.engine import damaged_pages_at, partitions_of, repartition, restore_any
 from penstock.recovery import Checked, EntryFilter, QuarantineKind, Repaired, Settled
 from penstock.remote import OPERATIONS, SourceUnread, switch_sources
 from penstock.serve.access.access_tokens import Permission
-from penstock.serve.operations.controlled_store import ControlledStore
-from penstock.serve.operations.snapshot_manifest import write_manifest
+from penstock.serve.operations.controlled_store import ControlledStore, IdleStore
+from penstock.serve.operations.snapshot_manifest import MANIFEST, check_manifest, write_manifest
 from penstock.views import Progress, group_of_json, json_value
 
 __all__ = ["KINDS", "OperationKind"]
@@ -47,15 +47,20 @@ class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Run the operation, and return its result as JSON values."""
         raise NotImplementedError
 
+    def run_idle(self, store: IdleStore, tell: Progress) -> Any:
+        """Run an operation that needs the store for itself, and return its result as JSON values."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class OperationKind:
-    """One kind; `path` is its route."""
+    """One kind; `path` is its route. An `idle` one needs a store that no other process has open."""
 
     name: str
     path: str
     permission: Permission
     arguments: type[_Arguments]
+    idle: bool = False
 
     def asked(self, given: Mapping[str, Any]) -> _Arguments:
         """Return the arguments of a request. DefinitionError names a wrong one."""
@@ -230,6 +235,57 @@ class _CompactArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
         return asdict(store.access.call(OPERATIONS["compact"], tell))
 
 
+class _AddArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
+    id: int | None = None
+
+    def check(self, store: ControlledStore) -> None:
+        """Refuse a number that a partition has, or that leaves a gap."""
+        count = _partitions(store)
+        if self.id not in (None, count):
+            raise DefinitionError(f"the store has the partitions 0 to {count - 1}; the next one is {count}")
+
+    def run_idle(self, store: IdleStore, tell: Progress) -> Any:
+        """Turn the store into one of a partition more."""
+        return _repartitioned(store, 1, tell)
+
+
+class _RemoveArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
+    id: int | None = None
+    merge_into: int | None = None
+
+    def check(self, store: ControlledStore) -> None:
+        """Refuse to remove the only partition, whose keys would have no owner."""
+        count = _partitions(store)
+        for own in (self.id, self.merge_into):
+            if own is not None and not 0 <= own < count:
+                raise DefinitionError(f"there is no partition {own}; the store has the partitions 0 to {count - 1}")
+        if count == 1:
+            raise PenstockError("the store has one partition, and without it no key would have an owner")
+
+    def run_idle(self, store: IdleStore, tell: Progress) -> Any:
+        """Turn the store into one of a partition less; the others share its keys."""
+        return _repartitioned(store, -1, tell)
+
+
+class _RestoreArguments(_Arguments, frozen=True, forbid_unknown_fields=True):
+    path: str
+    force: bool = False
+
+    def check(self, store: ControlledStore) -> None:
+        """Refuse a path that has no complete snapshot, and content that would be lost without `force`."""
+        if not os.path.exists(os.path.join(store.snapshot_folder(self.path), MANIFEST)):
+            raise DefinitionError(f"{self.path!r} has no complete snapshot below {store.snapshots}")
+        if not self.force:
+            raise DefinitionError("Restore replaces the content of the store, which is lost; give force to mean that")
+
+    def run_idle(self, store: IdleStore, tell: Progress) -> Any:
+        """Replace the store with a snapshot, whose files are compared with its manifest first."""
+        folder = store.snapshot_folder(self.path)
+        check_manifest(folder, tell)
+        done = restore_any(folder, store.path, self.force, lambda _, passed, total: tell(passed, total))
+        return {"path": folder, "bytes": done.bytes, "app": done.app, "position": done.position}
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -240,12 +296,27 @@ KINDS = {
         OperationKind("Drop", "/v1/quarantine/drop", Permission.ADMIN, _DropArguments),
         OperationKind("Snapshot", "/v1/snapshot", Permission.OPERATE, _SnapshotArguments),
         OperationKind("Migrate", "/v1/migrate", Permission.ADMIN, _MigrateArguments),
+        OperationKind("AddPartition", "/v1/partitions/add", Permission.ADMIN, _AddArguments, idle=True),
+        OperationKind("RmPart", "/v1/partitions/remove", Permission.ADMIN, _RemoveArguments, idle=True),
+        OperationKind("Restore", "/v1/restore", Permission.ADMIN, _RestoreArguments, idle=True),
         OperationKind("Pause", "/v1/pause", Permission.ADMIN, _PauseArguments),
         OperationKind("Resume", "/v1/resume", Permission.ADMIN, _ResumeArguments),
         OperationKind("Compact", "/v1/compact", Permission.ADMIN, _CompactArguments),
     )
 }
 """All kinds, by name."""
+
+
+def _partitions(store: ControlledStore) -> int:
+    """Return the number of partitions. PenstockError for a store in memory."""
+    if store.path is None:
+        raise PenstockError("a store in memory keeps its partitions; open the app on a path")
+    return partitions_of(store.path)
+
+
+def _repartitioned(store: IdleStore, more: int, tell: Progress) -> dict[str, Any]:
+    to = partitions_of(store.path) + more
+    return repartition(store.path, to, lambda _, done, total: tell(done, total)).data()
 
 
 def _repaired(found: list[Repaired]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, To
 from penstock.serve.operations.snapshot_manifest import check_manifest
 from penstock.serve.store.store_access import HolderAbsent, LocalAccess
 from tests.serve.asgi import TOKEN, AsgiServer, lines, shop
-from tests.serve.serving import Answer, RunningServer, put
+from tests.serve.serving import Answer
 from tests.waiting import PATIENCE
 
 DOCUMENTS = [{"id": i, "ts": 1, "country": "NO" if i % 2 else "SE", "day": i % 3, "amount": i} for i in range(10)]
@@ -116,6 +116,9 @@ def test_the_quarantine_has_pages(server: AsgiServer) -> None:
         ("/v1/migrate", {}, 409, "penstock migrate"),
         ("/v1/migrate?dry_run=1", {}, 409, "--app"),
         ("/v1/migrate?dry_run=soon", {}, 400, "dry_run"),
+        ("/v1/partitions/add", {}, 409, "in memory"),
+        ("/v1/partitions/remove", {"id": "x"}, 400, "id"),
+        ("/v1/restore", {"path": "none"}, 400, "no complete snapshot"),
         ("/v1/operations/7/cancel", {}, 404, "/v1/operations"),
     ],
 )
@@ -127,6 +130,16 @@ def test_a_wrong_request_begins_nothing(path: str, given: Any, status: int, text
         assert server.ask("GET", "/v1/operations").json == {"operations": []}
         assert server.ask("GET", "/v1/operations/1").status == 404
         assert server.ask("GET", "/v1/operations/1/events").status == 404
+
+
+def test_a_server_of_one_process_does_not_give_its_store_away(tmp_path: Path) -> None:
+    app = shop()
+    with AsgiServer(ps.open(app, tmp_path / "state"), app) as server:
+        for path, text in (("add", "penstock repartition"), ("remove", "no key would have an owner")):
+            answer = server.ask("POST", f"/v1/partitions/{path}")
+            assert (answer.status, text in answer.json["error"]["message"]) == (409, True), answer
+        assert server.ask("POST", "/v1/partitions/add", b'{"id": 7}').status == 400
+        assert server.ask("POST", "/v1/partitions/remove", b'{"id": 7}').status == 400
 
 
 def test_a_role_that_may_not_is_in_the_audit_log(tmp_path: Path) -> None:
@@ -247,32 +260,3 @@ def test_a_snapshot_has_a_manifest_with_the_digest_of_each_file(tmp_path: Path) 
         with pytest.raises(PenstockError, match="not complete"):
             check_manifest(str(folder), lambda done, total: None)
         assert run(server, "/v1/snapshot", path="monday")["state"] == "failed"
-
-
-def test_operations_of_a_real_server(tmp_path: Path) -> None:
-    def finished(server: RunningServer, path: str) -> dict[str, Any]:
-        begun = server.ask("POST", path)
-        assert begun.status == 202, begun
-        connection = server.connection()
-        connection.request("GET", begun.headers["location"] + "/events", headers=server.headers)
-        connection.getresponse().read()  # it ends with the operation
-        connection.close()
-        found: dict[str, Any] = server.ask("GET", begun.headers["location"]).json
-        return found
-
-    with RunningServer(tmp_path) as server:
-        put(server, {"id": 1, "ts": 1, "country": "NO", "amount": 2})
-        copied = finished(server, "/v1/snapshot")
-        assert copied["state"] == "done", str(copied)
-        assert finished(server, "/v1/check")["result"]["ok"] is True
-        (tmp_path / "app.py").write_text(
-            (tmp_path / "app.py").read_text() + 'orders.view("more", key="id", reduce=ps.count())\n'
-        )
-        preview = finished(server, "/v1/migrate?dry_run=1")
-        assert [own["view"] for own in preview["result"]["changes"]] == ["more"], preview
-    scope: dict[str, ps.App] = {}
-    from tests.serve.serving import APP
-
-    exec(APP, scope)
-    with ps.open(scope["app"], copied["result"]["path"]) as engine, engine.snapshot() as snap:
-        assert snap.view("revenue")["NO"] == {"n": 1, "total": 2}
