@@ -214,3 +214,30 @@ def test_keys_that_are_too_long_for_one_key_together_join(store_path: Path) -> N
             assert dict(snap.view("words").items()) == {"se": 1, "ses": 1}
             assert dict(snap.view("sums").items()) == {"se": 3}
         assert engine.check().ok
+
+
+def counting(seen: list[int]) -> ps.App:
+    """Return an app with a function view on a join that changes a list."""
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on=ON)
+
+    @sold.view(reduce=ps.count())
+    def places(row: Any) -> Any:
+        seen.append(row["order"]["id"])
+        yield len(seen)
+
+    return app
+
+
+def test_a_function_that_changes_a_captured_list_is_another_function_at_the_next_opening(tmp_path: Path) -> None:
+    """As for a view on a table, the value of the list belongs to the definition."""
+    seen: list[int] = []
+    with ps.open(counting(seen), tmp_path / "s") as engine:
+        engine.put("customers", {"id": 1})
+        engine.put_many("orders", [{"id": 1, "c": 1}, {"id": 2, "c": 1}])
+    with pytest.raises(ps.DefinitionChanged, match="seen of its map changed"):
+        ps.open(counting([5]), tmp_path / "s", migrate="refuse")
+    with ps.open(counting(seen), tmp_path / "s") as engine:
+        assert [change.view for change in engine.migrate().changes] == ["places"]
+        assert engine.check().ok

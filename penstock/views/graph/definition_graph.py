@@ -34,7 +34,8 @@ __all__ = [
     "reducers_text",
 ]
 
-_OPTIONS = ("n", "by", "shares", "nulls", "distinct")
+_OPTIONS = ("n", "by", "nulls", "distinct")
+_LISTS = ("shares", "order", "edges")  # options with several values
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +193,16 @@ def _reducer(reducer: Reducer | ReduceFunction, value: Path | None) -> str:
     counts = about["reducer"] == "count" and reducer.field is None
     reads = "" if counts else ".".join((*(value or ()), *(reducer.field or ())))
     more = [f"{name}={_argument(about[name])}" for name in _OPTIONS if about.get(name) is not None]
-    order: Any = about.get("order")
-    more += [f"by={', '.join(order)}"] if order else []
+    more += [f"{'by' if name == 'order' else name}={_list(reducer, about, name)}" for name in _LISTS if about.get(name)]
     where: Any = about.get("where")
     more += [] if where is None else [f"where {condition(where)}"]
     return f"{about.get('reducer', 'group')}({', '.join(filter(None, [reads, *more]))})"
+
+
+def _list(reducer: Reducer, about: Mapping[str, Any], name: str) -> str:
+    """Return the values of an option, in brackets if there are several."""
+    values = [json_text(edge) for edge in getattr(reducer, "edges", ())] if name == "edges" else about[name]
+    return str(values[0]) if len(values) == 1 else f"[{', '.join(values)}]"
 
 
 def _argument(value: Any) -> str:

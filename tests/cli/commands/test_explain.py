@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.views import definition_forest, definition_sentence, graph_mermaid, graph_svg, graph_text
-from penstock.views.graph.definition_graph import condition
+from penstock.views.graph.definition_graph import condition, reducers_text
 from tests.cli.conftest import Run
 
 GRAPH = """\
@@ -116,7 +116,7 @@ def test_definitions_in_words() -> None:
     spread = table.view("w", key="x", reduce=ps.histogram([0, 1], "y"))
     assert definition_sentence(table) == "table by (a, b.c), ts of the broker"
     assert definition_sentence(view) == "by x → s: sum(y), m: mean(y.z), n: count()"
-    assert definition_sentence(spread) == "by x → histogram(y)"
+    assert definition_sentence(spread) == "by x → histogram(y, edges=[0, 1])"
     assert graph_svg([], "nothing").endswith("</svg>")
     assert graph_mermaid([]) == "flowchart LR"
     assert graph_text([], {}) == ""
@@ -225,3 +225,22 @@ def test_the_status_names_a_side_whose_path_no_document_has(workdir: Path, run: 
     assert "join sold: 0" not in shown
     empty = json.loads(run("status").stdout)["joins"]["wrong"]["empty"]
     assert {"side": "order", "source": "orders", "paths": ["order.costumer"]} in empty
+
+
+def test_the_options_of_reducers_are_shown_in_full() -> None:
+    table = ps.App("a").table("t", key="id")
+    reduce = {
+        "q": ps.quantiles([0.5, 0.75], "a"),
+        "half": ps.quantiles([0.5], "a"),
+        "h": ps.histogram([1, 2.5], "a", where=ps.field("b") > 1),
+        "top": ps.top(2, "a", by=["-b", "c.d"]),
+        "best": ps.top(2, "a", by="-b"),
+        "most": ps.argmax("a", "b.c", where="paid"),
+        "sum": ps.sum("a", distinct=True),
+        "all": ps.collect(3, "a", nulls=True),
+    }
+    assert reducers_text(table.view("v", key="g", reduce=reduce)) == (
+        "q: quantiles(a, shares=[1/2, 3/4]), half: quantiles(a, shares=1/2), "
+        "h: histogram(a, edges=[1, 2.5], where b > 1), top: top(a, n=2, by=[-b, c.d]), best: top(a, n=2, by=-b), "
+        "most: argmax(a, by=b.c, where paid), sum: sum(a, distinct=true), all: collect(a, n=3, nulls=true)"
+    )
