@@ -94,9 +94,11 @@ class NodeMaker:
         return node
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:
-        """Make the nodes of all joins, and those of the views on them, and add the views to `known`."""
+        """Make the nodes of all joins with numbers, and those of the views on them, and add the views to `known`."""
         out: dict[str, JoinNode] = {}
         for join in all_joins(self.app):
+            if join.name not in self.numbers:
+                continue
             tops = chain(*(table.views for table in tables.values()), *(node.views for node in out.values()))
             nodes = chain(tops, *(view.children for view in known.values()))
             sides = {node.name: node for node in nodes if isinstance(node, SideNode)}
@@ -169,17 +171,24 @@ def side_documents(
 
 
 def filling_nodes(
-    catalog: Catalog, making: Callable[[Mapping[str, int], Mapping[str, str]], NodeMaker], app: App, reader: Reader
-) -> tuple[dict[str, TableNode], list[ViewNode]]:
-    """Make the nodes of the tables that a refill has copied, and of their views, which readers can't see."""
+    catalog: Catalog,
+    making: Callable[[Mapping[str, int], Mapping[str, str]], NodeMaker] | None,
+    app: App,
+    reader: Reader,
+) -> tuple[dict[str, TableNode], list[ViewNode], JoinNodes]:
+    """Make the nodes of the tables that a refill has copied, and of their views and joins, which readers can't see.
+
+    A read-only core has no nodes, and so no `making`.
+    """
     refill = catalog.refill
-    if refill is None or refill.kinds is None:
-        return {}, []
+    if refill is None or refill.kinds is None or making is None:
+        return {}, [], JoinNodes()
     filler, views = making(refill.filling, refill.kinds), dict[str, ViewNode]()
     tables = {name: filler.table(reader, app.table_of(name), views) for name in refill.since}
+    joins = filler.joins(reader, tables, views)
     for view in views.values():
         view.building = HiddenGeneration()
-    return tables, list(views.values())
+    return tables, list(views.values()), joins
 
 
 def numbers_moved_lines(catalog: Catalog, state: StateRow, table: Table) -> bool:

@@ -80,7 +80,7 @@ class Core:
         self.tables: dict[str, TableNode] = {}
         self.joins = JoinNodes()
         self.watermarks = Watermarks(app.streams(), settings.clock)
-        self.filling: dict[str, TableNode] = {}  # by name the tables that a refill has copied
+        self.filling, self.filling_joins = dict[str, TableNode](), JoinNodes()  # of the tables that a refill has copied
         self.reload()
 
     # -- opening
@@ -131,9 +131,10 @@ class Core:
 
     def fill(self, reader: Reader) -> None:
         """Make the nodes of the tables that a refill has copied."""
-        self.filling, views = ({}, []) if self._readonly else filling_nodes(self.catalog, self.making, self.app, reader)
+        making = None if self._readonly else self.making
+        self.filling, views, self.filling_joins = filling_nodes(self.catalog, making, self.app, reader)
         if self.exchange is not None:
-            self.exchange.arrange([*self.joins.sides.values(), *self.views.values(), *views], self.joins)
+            self.exchange.arrange([*self.views.values(), *views], [*self.joins, *self.filling_joins])
 
     def take_catalog(self, catalog: Catalog, row: bytes) -> None:
         """Set the catalog that was just written, and its row."""

@@ -174,11 +174,11 @@ def without_filling(catalog: Catalog, refill: Refill | None) -> Catalog:
 
 
 def databases_of(catalog: Catalog, name: str, number: int) -> list[str]:
-    """Return the databases of the table or view with this number."""
-    table = catalog.entries[name].definition["kind"] == "table"
-    return (
-        [log_db(number), index_db(number), moved_lines_db(number), repeated_db(number)] if table else view_dbs(number)
-    )
+    """Return the databases of the definition with this number."""
+    kind = catalog.entries[name].definition["kind"]
+    if kind == "table":
+        return [log_db(number), index_db(number), moved_lines_db(number), repeated_db(number)]
+    return join_dbs(number) if kind in JOIN_KINDS else view_dbs(number)
 
 
 def finished(catalog: Catalog) -> Catalog:

@@ -34,6 +34,8 @@ def hidden_transaction(core: Core, change: Callable[[Writer, Writes], None]) -> 
 def write_hidden(core: Core, writer: Writer, writes: Writes) -> StateRow:
     """Write the changes of a hidden transaction. Return the state after it."""
     core.settle(writer, writes)
+    if core.exchange is None:  # an exchange runs them with the other joins
+        core.filling_joins.run(writer, writes)
     writes.write(writer)
     state = core.owing(writer, writes, core.state)
     if any(writes.held_groups.values()):

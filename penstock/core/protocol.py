@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.cache import Reader, Writer
@@ -48,8 +48,8 @@ class Exchange(Protocol):
         """Read from the store all that memory keeps."""
         ...
 
-    def arrange(self, views: Sequence[ViewNode], joins: Iterable[JoinNode]) -> None:
-        """Make these the views that fold contributions, and the joins that run between them."""
+    def arrange(self, views: Sequence[ViewNode], joins: Sequence[JoinNode]) -> None:
+        """Make these the views that fold contributions, and the joins that run between them, with their sides."""
         ...
 
     def begin(self, state: StateRow) -> None:

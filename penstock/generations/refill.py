@@ -51,7 +51,7 @@ from penstock.gateway import (
     repeated_keys,
 )
 from penstock.mapreduce import HiddenGeneration, Writes
-from penstock.views import Position
+from penstock.views import Position, all_joins, side_views
 
 if TYPE_CHECKING:
     from penstock.core import Core
@@ -165,7 +165,9 @@ class Refilling:
         self._views = {
             view.name: view for view in core.app.views() if any(table.name in refill.since for table in view.tables)
         }
-        self._names = [*refill.since, *self._views]
+        joins = [join for join in all_joins(core.app) if any(table.name in refill.since for table in join.tables)]
+        sides = [side.name for join in joins for side in side_views(join)]
+        self._names = [*refill.since, *self._views, *(join.name for join in joins), *sides]
         self._pairs: list[tuple[str, str]] = []
         self.copying = self._copied()
         self.done: Refilled | None = None
@@ -291,6 +293,7 @@ class Refilling:
     def carried(self, limit: int) -> int:
         """Apply about `limit` of the later records to the copy. Return the number of records passed."""
         passed = 0
+        self._core.filling_joins.fold(self._core.store)
         while passed < limit and self.behind():
             name = next(name for name, at in self._cursor.items() if at < self._core.tables[name].log.mark.tail)
             number, start = self._core.tables[name].number, self._cursor[name]

@@ -177,14 +177,22 @@ def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
             )
 
 
-def check_unjoined(joins: Iterable[Join], what: str, instead: str, tables: Iterable[str] | None = None) -> None:
-    """Raise DefinitionError if a join reads one of these tables (None: any): an operation can't keep it right."""
-    wanted = None if tables is None else set(tables)
-    for join in joins:
-        for side in join.sides:
-            names = {table.name for table in side.source.tables}
-            if wanted is None or names & wanted:
-                raise DefinitionError(
-                    f"{what} can't keep the join {join.name!r} right, whose side {side.name!r} is "
-                    f"{side.source.name!r}; {instead}"
-                )
+def check_together(joins: Sequence[Join], tables: Sequence[str]) -> None:
+    """Raise DefinitionError if a refill of these tables leaves out others that joins combine with them."""
+    wanted, reason = dict.fromkeys(tables), ""
+    grown = True
+    while grown:
+        grown = False
+        for join in joins:
+            names = dict.fromkeys(table.name for table in join.tables)
+            left = [name for name in names if name not in wanted]
+            if left and len(left) < len(names):
+                side = next(own for own in join.sides if left[0] in {table.name for table in own.source.tables})
+                reason = reason or f"side {side.name!r} of the join {join.name!r} is read from {left[0]!r}"
+                wanted.update(dict.fromkeys(left))
+                grown = True
+    others = [name for name in wanted if name not in tables]
+    if others:
+        raise DefinitionError(
+            f"a refill takes all tables of a join together, and {reason}; give {', '.join(map(repr, others))} too"
+        )

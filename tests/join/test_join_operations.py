@@ -181,8 +181,8 @@ def test_a_join_has_no_group_to_restate(engine: TestEngine) -> None:
 # -- refusals
 
 
-def test_a_refill_of_a_side_is_refused(engine: TestEngine) -> None:
-    with pytest.raises(DefinitionError, match="join 'sold' right, whose side 'order'"):
+def test_a_refill_of_one_side_is_refused(engine: TestEngine) -> None:
+    with pytest.raises(DefinitionError, match="join 'sold' is read from 'customers'; give 'customers' too"):
         engine.engine.begin_refill(["orders"], described(engine.app))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.cache import ArgumentKind, PenstockError, checked
 from penstock.engine.calls.protocol import EngineStore
 from penstock.generations import Refilled, agrees, preview_of
-from penstock.views import App, Migrated, Preview, Progress, check_unjoined
+from penstock.views import App, Migrated, Preview, Progress, check_together
 
 __all__ = ["DefinitionCalls"]
 
@@ -71,7 +71,7 @@ class DefinitionCalls(ABC):
         meanwhile: records from now on are applied to the copies from the other store.
         """
         self.store.state.must_be_writable(*tables)
-        check_unjoined(self.store.state.app.joins(), "a refill", "load the tables into a new store instead", tables)
+        check_together(self.store.state.app.joins(), tables)
         self.flush()
         self.store.building.settle()
         self._must_define(tables, wanted)

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.cache import PenstockError, Reader, Writer, pack
 from penstock.core import StateRow, add_span, added, with_early_set
-from penstock.join import JoinNode, SideNode
+from penstock.join import JoinNode
 from penstock.mapreduce import (
     FeedChanges,
     GroupCrossing,
@@ -114,15 +114,15 @@ class PartitionExchange:
         self._undo_batches = unconfirmed_batches(reader)
         self._delay.recall(reader)
 
-    def arrange(self, views: Sequence[ViewNode], joins: Iterable[JoinNode]) -> None:
-        """Make these the views that fold contributions, and the joins that run between them.
+    def arrange(self, views: Sequence[ViewNode], joins: Sequence[JoinNode]) -> None:
+        """Make these the views that fold contributions, and the joins that run between them, with their sides.
 
         A definition comes after its sources, so the order of definitions is one of dependence.
         """
-        self._order = list(views)
-        for view in views:
+        self._order = [*(side for join in joins for side in join.sides), *views]
+        for view in self._order:
             view.crossing = self.crossing
-        runs = [(view.view.order, view.fold_gathered) for view in views if not isinstance(view, SideNode)]
+        runs = [(view.view.order, view.fold_gathered) for view in views]
         runs += [(join.join.order, join.run) for join in joins]
         self._runs = [run for _, run in sorted(runs, key=itemgetter(0))]
 

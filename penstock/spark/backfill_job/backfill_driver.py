@@ -50,7 +50,7 @@ from penstock.spark.backfill_job.table_inputs import TableInput, table_input
 from penstock.spark.job_progress import report_progress
 from penstock.spark.spark_session import awake, blob_batches, in_tasks, map_arrow, ran, session
 from penstock.spark.task_messages import JobPlan, TablePlan, TaskReport
-from penstock.views import App, Position, Table, check_no_streams, check_unjoined
+from penstock.views import App, Position, Table, check_no_streams, check_together
 
 __all__ = ["Backfilled", "backfill", "fill_documents"]
 
@@ -129,7 +129,7 @@ def backfill(
     wanted = {app.table_of(name): source for name, source in given.items()}
     check_no_streams(app.streams(), "a backfill", "fill the store with `penstock load` instead")
     if refill:
-        check_unjoined(app.joins(), "a refill", "load the tables into a new store instead", given)
+        check_together(app.joins(), list(given))
     began = time.monotonic()
     spark = session(master) if spark is None else spark
     awake(spark)

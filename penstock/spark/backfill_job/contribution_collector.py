@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,7 +78,8 @@ class ContributionCollector(ViewNode):
 def collecting_nodes(app: App, source: Source, layout: JobPlan, spaces: Spaces | None) -> list[ViewNode]:
     """Return nodes for the views on a source, and for the sides of joins that it is.
 
-    A side collects in the transaction. `spaces` are those of a table.
+    A side collects in the transaction. Key sides are sent like others, so their entries have the form of stored ones.
+    `spaces` are those of a table.
     """
     out: list[ViewNode] = [
         ContributionCollector(view, layout.views[view.name], spaces if isinstance(view.map, FieldMap) else None)
@@ -85,7 +87,11 @@ def collecting_nodes(app: App, source: Source, layout: JobPlan, spaces: Spaces |
         if view.source is source and view.name in layout.views
     ]
     sides = [side for join in all_joins(app) for side in side_views(join) if side.source is source]
-    return out + [SideNode(side, layout.views[side.name], spaces) for side in sides if side.name in layout.views]
+    return out + [
+        SideNode(replace(side, by_key=False), layout.views[side.name], spaces)
+        for side in sides
+        if side.name in layout.views
+    ]
 
 
 def entries_data(entries: Entries) -> bytes:

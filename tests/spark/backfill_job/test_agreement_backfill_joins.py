@@ -6,6 +6,7 @@ Planted bugs must be found.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -20,6 +21,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.cache import DefinitionError
 from penstock.join import Entries
 from penstock.mapreduce import LaneKind, SourceKeys
 from penstock.spark import backfill
@@ -29,6 +31,7 @@ from tests.harness.planting import Bug
 from tests.join import engine_histories
 from tests.join.engine_histories import chained, layered, nested, shop
 from tests.spark.both import agreed, in_small_parts, one_by_one, same, topic
+from tests.spark.inprocess import InProcess
 from tests.spark.verify_job.test_verify_joins import CUSTOMERS, ORDERS, sales
 
 APPS = [shop, layered, nested, chained]
@@ -129,6 +132,23 @@ def test_entries_with_a_null_condition_value_are_divided_by_their_keys() -> None
     assert sum(map(len, parts.values())) == 400
     with_value = [number for number, part in parts.items() if not all(part.all_kinds()[:, 0] == LaneKind.NULL)]
     assert len(with_value) == 1
+
+
+def test_a_refill_replaces_all_tables_of_joins_together(tmp_path: Path) -> None:
+    records, files = held(), dict[str, Path]()
+    for name in ("orders", "customers"):
+        files[name] = tmp_path / f"{name}.jsonl"
+        lines = [json.dumps(record.doc) + "\n" for record in records if record.table == name]
+        files[name].write_text("".join(lines))
+    with ps.open(sales(), tmp_path / "live") as live:
+        live.put_many("orders", [{**doc, "customer": 1, "amount": 7} for doc in ORDERS[:60]])
+        live.put("customers", {"id": 77, "both": 1, "to": 1, "city": "c0"})
+    message = "side 'customer' of the join 'sold' is read from 'customers'; give 'customers' too"
+    with pytest.raises(DefinitionError, match=message):
+        backfill(sales(), tmp_path / "live", spark=InProcess(), refill=True, orders=files["orders"])
+    backfill(sales(), tmp_path / "live", spark=InProcess(), refill=True, tables=files)
+    with one_by_one(sales(), records) as engine:
+        same(sales(), engine, tmp_path / "live")
 
 
 JOINS = "spark.backfill_job.join_tasks:"
