@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.cache import encode_key
 from penstock.join.entry_texts import EntryKeys
-from penstock.join.side_entries import KEY, UPPER, Entries, Ints, Positions, same_columns
+from penstock.join.side_entries import KEY, UPPER, VALUE, Entries, Ints, Positions, same_columns
 from penstock.mapreduce import Codes, Groups, SourceKeys
 
 __all__ = ["NULL_CODE", "ConditionKeys", "Conditions"]
@@ -39,6 +39,12 @@ class Conditions:
         if self._keys is None:
             self._keys = self.entries.values()
         return self._keys
+
+    def entry_keys(self) -> EntryKeys:
+        """Return the condition values as keys of entries. Of their hashes only the upper halves are known."""
+        own = self.entries
+        texts = None if own.texts is None else own.texts.first(KEY)
+        return EntryKeys(np.ascontiguousarray(own.lanes[:, VALUE]), self.low, texts)
 
     def encoded(self) -> list[bytes]:
         """Return the encoding of each value."""

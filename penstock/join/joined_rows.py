@@ -79,6 +79,7 @@ class SideChange:
     minus: Entries
     plus: Entries
     kept: KeptEntries
+    unique: bool = False  # no condition value ever has two entries
 
 
 @dataclass(slots=True)
@@ -190,7 +191,7 @@ class JoinChange:
         none = np.zeros(self._n, bool)
         self._over = none, none  # condition values above the limit, before and after
         self.limited: list[LimitedValue] = []
-        if limit is not None and self._n:
+        if limit is not None and self._n and not (left.unique or right.unique):
             self._apply(limit)
         moved, shown = self._over[0] ^ self._over[1], ~(self._over[0] & self._over[1])
         # rows with a missing side need counts of the other side for every code

@@ -113,12 +113,6 @@ class Entries:
         return cls(at, lanes, kinds, texts)
 
     @classmethod
-    def of_columns(cls, keys: SourceKeys, columns: Sequence[Column]) -> Entries:
-        """Make entries whose condition values are their keys, and that are never stored."""
-        own = EntryKeys.of(keys)
-        return cls.unstored(own, own, columns)
-
-    @classmethod
     def unstored(
         cls, values: EntryKeys, keys: EntryKeys, columns: Sequence[Column], null: Mask | None = None
     ) -> Entries:

@@ -30,6 +30,7 @@ from penstock.join.side_index import SideIndex
 from penstock.join.sorted_runs import EntryChanges, changed_entries
 from penstock.mapreduce import (
     Codes,
+    Column,
     Contributions,
     Groups,
     KeyRanges,
@@ -47,8 +48,8 @@ __all__ = ["KeySideKept", "LookUp", "SideNode", "entry_owners"]
 
 EntrySides = tuple[Entries, Entries]
 _NULL, _TUPLE, _END = encode_key(None), encode_key(())[:1], b"\0"
-LookUp = Callable[[Reader, SourceKeys], tuple[Ints, Entries]]
-"""Return the entries of documents with these keys, with the index of each key."""
+LookUp = Callable[[Reader, SourceKeys], tuple[Ints, Sequence[Column]]]
+"""Return the index of each key that has a document, and the fields of these documents."""
 
 
 class SideNode(ViewNode):
@@ -93,7 +94,8 @@ class SideNode(ViewNode):
             self._keys = None
             if self.crossing is not None and self.index is not None:  # the owner of a key has its document
                 minus, plus = self._crossed(reader, self.index, (minus, plus), own.entries, writes)
-        return SideChange(minus, plus, self._kept(reader, Entries.join([minus, plus])))
+        kept = self._kept(reader, Entries.join([minus, plus]))
+        return SideChange(minus, plus, kept, unique=self.index is None)
 
     def _kept(self, reader: Reader, changed: Entries) -> KeptEntries:
         if self.index is not None:
@@ -154,7 +156,9 @@ def _nested_nulls(keys: SourceKeys) -> SourceKeys:
 class KeySideKept:
     """The entries of a key side that a transaction does not change. The key of an entry is its condition value."""
 
-    def __init__(self, width: int, found: Callable[[SourceKeys], tuple[Ints, Entries]], changed: Entries) -> None:
+    def __init__(
+        self, width: int, found: Callable[[SourceKeys], tuple[Ints, Sequence[Column]]], changed: Entries
+    ) -> None:
         self.width = width
         self._found = found
         self._changed: Conditions | None = None  # the condition values of these entries
@@ -173,8 +177,11 @@ class KeySideKept:
         index = self._unchanged(wanted)
         for start in range(0, index.size, BLOCK):
             own = index[start : start + BLOCK]
-            found, entries = self._found(wanted.keys if own.size == len(wanted) else wanted.keys.take(own))
-            yield own[found], entries
+            asked = wanted if own.size == len(wanted) else wanted.take(own)
+            found, columns = self._found(asked.keys)
+            if found.size:
+                keys = asked.entry_keys().take(found)
+                yield own[found], Entries.unstored(keys, keys, columns)
 
     def counts(self, wanted: Conditions) -> Ints:
         """Return the number of entries with each of these condition values: 1 or 0."""

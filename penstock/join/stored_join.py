@@ -23,7 +23,7 @@ from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, 
 from penstock.join.side_entries import Entries, Ints, Mask, Positions
 from penstock.join.side_index import SideIndex, side_dbs
 from penstock.join.side_node import KeySideKept
-from penstock.mapreduce import SourceKeys, Writes, held_db
+from penstock.mapreduce import Column, SourceKeys, Writes, held_db
 from penstock.views import Join, SideView
 
 __all__ = [
@@ -76,8 +76,8 @@ class SideDocuments(Protocol):
         """Yield all entries; a held document has that of its last accepted version."""
         ...
 
-    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
-        """Return the entries with these keys, with the index of each key. Only a key side is asked."""
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
+        """Return the index of each key that has an entry, and the fields of the entries. Only a key side is asked."""
         ...
 
 

@@ -64,8 +64,8 @@ BUGS = [
     Bug(
         "a scan of a join looks no document of a key side up",
         "join.side_node:KeySideKept.blocks",
-        "found, entries = self._found(",
-        "found, entries = (lambda keys: (index[:0], Entries.none(self.width)))(",
+        "found, columns = self._found(",
+        "found, columns = (lambda keys: (index[:0], []))(",
     ),
     Bug(
         "entries are not stored",

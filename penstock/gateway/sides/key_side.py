@@ -15,7 +15,7 @@ import numpy as np
 from penstock.cache import PRESENT, Reader
 from penstock.gateway.sides.side_documents import TableSideDocuments
 from penstock.gateway.table_node import TableNode
-from penstock.join import Entries, Ints
+from penstock.join import Ints
 from penstock.mapreduce import Column, SourceKeys
 from penstock.views import FieldMap, SideView
 
@@ -32,8 +32,8 @@ class KeySide:
         self._checks = side.checked is not None  # otherwise no document is held: its condition value is a key
         self._documents = documents
 
-    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
-        """Return the entries with these keys, with the index of each key."""
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
+        """Return the index of each key that has an entry, and the fields of the entries."""
         node, known = self._node, self._node.log.keys
         k0, k1 = keys.lanes(node.seed)
         if not known.room(k0.size) and not known.room(int(np.count_nonzero(known.map.find(k0, k1) < 0))):
@@ -47,5 +47,4 @@ class KeySide:
         columns: Sequence[Column] = [node.memory.inputs[path].take(slots) for path in self._projection]
         if self._checks:
             index, columns = self._documents.accepted(reader, keys, index, columns)
-        own = keys if index.size == keys.lane.size else keys.take(index)
-        return index, Entries.of_columns(own, columns)
+        return index, columns

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.cache import Reader
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.lines.stored_lines import StoredLine, unwrap
-from penstock.gateway.sides.side_rows import found_entries, held_entries, mapped_entries, may_hold, with_accepted
+from penstock.gateway.sides.side_rows import found_fields, held_entries, mapped_entries, may_hold, with_accepted
 from penstock.gateway.view_deltas import key_of
 from penstock.join import Entries, Ints, SideNode
 from penstock.mapreduce import (
@@ -56,15 +56,15 @@ class TableSideDocuments:
                 yield mapped_entries(node, reader, columns, self._keys(block, newest[present]))
         yield from held_entries(node, reader)
 
-    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
-        """Return the entries with these keys, with the index of each key."""
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
+        """Return the index of each key that has an entry, and the fields of the entries."""
         lines = self._table_in(reader).lines_at(*keys.lanes(self._seed))
         index = np.flatnonzero([line is not None for line in lines])
         if not index.size:
-            return index, Entries.none(len(self._side.projection))
+            return index, []
         node, decoder = self._decoding()
         columns = _columns(decoder, [unwrap(line) for line in lines if line is not None])
-        return found_entries(node, reader, columns, keys, index)
+        return found_fields(node, reader, columns, keys, index)
 
     def accepted(
         self, reader: Reader, keys: SourceKeys, index: Ints, columns: Sequence[Column]

@@ -32,7 +32,7 @@ from penstock.views import Key, SideView, View
 __all__ = [
     "JoinSideDocuments",
     "RowSideDocuments",
-    "found_entries",
+    "found_fields",
     "held_entries",
     "mapped_entries",
     "may_hold",
@@ -61,16 +61,16 @@ class RowSideDocuments:
             yield mapped_entries(node, reader, columns, SourceKeys.of_encoded(keys))
         yield from held_entries(node, reader)
 
-    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
-        """Return the entries with these keys, with the index of each key."""
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
+        """Return the index of each key that has an entry, and the fields of the entries."""
         names = [stored_key(key) for key in keys.encoded()]
         rows = reader.get_many(self._rows, names)
         block = [(name, row) for name, row in zip(names, rows, strict=True) if row is not None]
         index = np.flatnonzero([row is not None for row in rows])
         if not block:
-            return index, Entries.none(len(self._side.projection))
+            return index, []
         node, decoder = self._decoding()
-        return found_entries(node, reader, self._read(decoder, block)[1], keys, index)
+        return found_fields(node, reader, self._read(decoder, block)[1], keys, index)
 
     def _decoding(self) -> tuple[SideNode, Decoder]:
         """Return a node that nothing else uses, and the decoder for the fields that it reads."""
@@ -104,7 +104,7 @@ class JoinSideDocuments:
             yield mapped_entries(node, reader, columns, row_sources(rows))
         yield from held_entries(node, reader)
 
-    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Entries]:
+    def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Refuse: no condition is the key of a joined row."""
         raise AssertionError("a side that is a join has an index")
 
@@ -150,10 +150,10 @@ def may_hold(node: SideNode, reader: Reader) -> bool:
     return node.side.checked is not None and bool(reader.count(node.held_db))
 
 
-def found_entries(
+def found_fields(
     node: SideNode, reader: Reader, columns: DecodedColumns, keys: SourceKeys, index: Ints
-) -> tuple[Ints, Entries]:
-    """Return the entries of documents that were looked up, with the index of each key, and without filtered ones."""
+) -> tuple[Ints, Sequence[Column]]:
+    """Return the fields of documents that were looked up, with the index of each key, and without filtered ones."""
     assert isinstance(node.mapper, FieldMapper), "a side has no function"
     inputs = [columns.inputs[path] for path in node.side.projection]
     selected = node.mapper.selected(columns)
@@ -161,7 +161,7 @@ def found_entries(
         index, inputs = index[selected], [column.take(selected) for column in inputs]
     if may_hold(node, reader):
         index, inputs = with_accepted(node, reader, keys, index, inputs)
-    return index, Entries.of_columns(keys.take(index), inputs)
+    return index, inputs
 
 
 def held_entries(node: SideNode, reader: Reader) -> Iterator[Entries]:
