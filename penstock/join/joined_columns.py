@@ -18,6 +18,8 @@ from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.mapreduce import Codes, Column, FieldPlan, Groups, SourceKeys, Spaces, condition
 from penstock.views import Key, Path, SideView, Where, reach
 
+_TUPLE = encode_entry(())
+
 __all__ = ["RowColumns", "encoded_keys", "row_documents", "row_keys", "selected"]
 
 
@@ -124,8 +126,35 @@ def row_sources(rows: JoinedRows) -> SourceKeys:
 
 
 def encoded_keys(rows: JoinedRows) -> list[bytes]:
-    """Return the encoded keys of the rows."""
-    return list(map(encode_entry, row_keys(rows)))
+    """Return the encoded keys of the rows. The parts of a key are encoded once for the entries of a side."""
+    if rows.places:
+        return list(map(encode_entry, row_keys(rows)))
+    left, right = _key_parts(rows.left), _key_parts(rows.right)
+    values, others = _value_parts(rows.left), _value_parts(rows.right)
+    pairs = zip(rows.i.tolist(), rows.j.tolist(), strict=True)
+    return [_TUPLE + left[i] + right[j] + (values[i] if i >= 0 else others[j]) for i, j in pairs]
+
+
+def _key_parts(entries: Entries) -> list[bytes]:
+    """Return the document keys as parts of an encoded tuple, and null at the end for a missing side."""
+    return entries.once("keys", lambda: [*map(_part, _decoded(entries.keys())), _part(None)])
+
+
+def _value_parts(entries: Entries) -> list[bytes]:
+    """Return the condition values as parts of an encoded tuple. Many entries have few of them."""
+    return entries.once("values", lambda: _distinct_parts(entries))
+
+
+def _distinct_parts(entries: Entries) -> list[bytes]:
+    values = _condition_values(entries)
+    if set(map(type, values)) != {int}:
+        return list(map(_part, values))
+    known = {value: _part(value) for value in set(values)}
+    return list(map(known.__getitem__, values))
+
+
+def _part(value: Any) -> bytes:
+    return encode_entry((value,))[len(_TUPLE) :]
 
 
 def _condition_values(entries: Entries) -> list[Any]:

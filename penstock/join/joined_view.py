@@ -132,4 +132,4 @@ def row_deltas(sides: Sequence[SideView], blocks: Iterable[JoinedRows]) -> list[
 
 
 def _same(old: Any, new: Any) -> bool:
-    return old is not None and new is not None and canonical(old) == canonical(new)
+    return old is not None and old == new and canonical(old) == canonical(new)

@@ -11,7 +11,7 @@ Entries of one condition value are therefore adjacent in the order of positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +61,7 @@ class Entries:
     texts: Texts | None  # values that have no lane
     fields: tuple[Column, ...] | None = None  # the projection of entries that are never stored
     _columns: dict[int, Column] = field(default_factory=dict, repr=False)  # by field, once it is read
+    _parts: dict[str, list[bytes]] = field(default_factory=dict, repr=False)  # of keys of rows, once they are made
     _codes: dict[int, list[tuple[Groups, Codes]]] = field(default_factory=dict, repr=False)  # the same fields as groups
 
     def __len__(self) -> int:
@@ -220,6 +221,13 @@ class Entries:
         codes = self.column(number).codes(groups)
         known.append((groups, codes))
         return codes
+
+    def once(self, name: str, make: Callable[[], list[bytes]]) -> list[bytes]:
+        """Return parts of keys of rows that are made once for all blocks of rows."""
+        found = self._parts.get(name)
+        if found is None:
+            found = self._parts[name] = make()
+        return found
 
     def listed(self) -> list[tuple[bytes | None, bytes, list[Any]]]:
         """Return the encoded condition value, None for null, the encoded key and the fields of each entry."""

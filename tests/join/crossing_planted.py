@@ -12,9 +12,9 @@ TRIALS = (joined(), joined_early(), joined(), layered())
 BUGS = [
     Bug(
         "a contribution source without the condition value",
-        "join.joined_columns:row_keys",
-        "values[i] if i >= 0 else others[j])",
-        "None)",
+        "join.joined_columns:encoded_keys",
+        "(values[i] if i >= 0 else others[j])",
+        "_part(None)",
     ),
     Bug(
         "a receiver retracts rows by the new projection",

@@ -150,8 +150,8 @@ BUGS = [
     Bug(
         "the source of a contribution is the key of one side",
         "join.joined_columns:encoded_keys",
-        "map(encode_entry, row_keys(rows))",
-        "(encode_entry((one, None)) for one, *_ in row_keys(rows))",
+        "left[i] + right[j] + (values[i] if i >= 0 else others[j])",
+        "left[i] + _part(None)",
     ),
     Bug(
         "a field view folds the rows that come, and not those that go",
