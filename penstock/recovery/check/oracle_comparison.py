@@ -21,7 +21,7 @@ from penstock.mapreduce import IndexReduce, ViewNode, copies, same_result
 from penstock.recovery.oracle.plain_values import rank
 from penstock.recovery.oracle.plain_views import recomputed, recomputed_large
 from penstock.recovery.repair.fresh_map import FreshMap, moment_in
-from penstock.views import ABSENT, Join, Row, Table
+from penstock.views import ABSENT, FunctionMap, Join, Row, Table
 
 _DB = "judged"
 _BLOCK = 1 << 10
@@ -43,9 +43,10 @@ def judged(
     """
     read: _Read = partial(_read, snap, view)
     if isinstance(view.view.source, Join):
-        rows = {_encoded(key): row for key, row in documents}
-        documents = ((decode_key(key), row) for key, row in rows.items())
-        read = partial(_joined, rows)
+        encoded = ((_encoded(key), row) for key, row in documents)
+        rows = {whole: (decode_key(whole), row) for whole, row in encoded}
+        documents = rows.values()
+        read = partial(_joined, view, rows)
     _sort(FreshMap(view.view), view, documents, store)
     unsure = unsure | snap.held(view.name)[0]
     with store.read() as reader:
@@ -69,7 +70,7 @@ def _sort(mapping: FreshMap, view: ViewNode, documents: Iterable[tuple[Any, Any]
     n = 0
     while block := list(islice(coming, _BLOCK)):
         docs = [Row(key, doc) if view.chained else doc for key, doc in block]
-        docs = list(copies(docs)) if isinstance(view.view.source, Join) else docs
+        docs = _own(view, docs) if isinstance(view.view.source, Join) else docs
         rows: dict[bytes, bytes] = {}
         for (key, _), pairs in zip(block, mapping.pairs(docs), strict=True):
             for group in {group for group, _ in pairs or ()}:
@@ -154,10 +155,16 @@ def _read(snap: Snapshot, view: ViewNode, keys: Sequence[bytes]) -> list[Found]:
     return out
 
 
-def _joined(rows: Mapping[bytes, Any], keys: Sequence[bytes]) -> list[Found]:
-    """Return rows of a join with their keys. They share documents, so a function gets copies."""
-    own = copies([rows[key] for key in keys])
-    return [(decode_key(key), row, None) for key, row in zip(keys, own, strict=True)]
+def _joined(view: ViewNode, rows: Mapping[bytes, tuple[Any, Any]], keys: Sequence[bytes]) -> list[Found]:
+    """Return rows of a join with their keys."""
+    found = [rows[key] for key in keys]
+    own = _own(view, [row for _, row in found])
+    return [(key, row, None) for (key, _), row in zip(found, own, strict=True)]
+
+
+def _own(view: ViewNode, rows: list[Any]) -> list[Any]:
+    """Return rows of a join for a view. They share documents, so a function gets copies."""
+    return list(copies(rows)) if isinstance(view.view.map, FunctionMap) else rows
 
 
 _HELD = object()

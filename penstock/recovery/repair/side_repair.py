@@ -13,16 +13,23 @@ from itertools import chain
 
 import numpy as np
 
-from penstock.cache import Writer, canonical
+from penstock.cache import Writer
 from penstock.core import Core, Snapshot
-from penstock.join import Entries, EntryChanges, StoredSide, changes_payload, entry_owners, read_changes
+from penstock.join import (
+    Entries,
+    EntryChanges,
+    StoredSide,
+    changed_entries,
+    changes_payload,
+    entry_owners,
+    read_changes,
+)
 from penstock.mapreduce import KeyRanges, Writes, is_entries
 from penstock.recovery.productions.delayed_productions import delayed
 from penstock.recovery.productions.numbered_productions import numbers_of, owed_back, parts_of
 
 __all__ = ["EntryDifferences", "put_entries", "replace_entries", "side_differences"]
 
-Listed = tuple[bytes | None, bytes, bytes]
 _Pairs = set[tuple[bytes | None, bytes]]
 
 
@@ -76,10 +83,9 @@ def side_differences(snap: Snapshot, join: str, side: str, ranges: KeyRanges | N
     out: list[EntryDifferences] = []
     for at, (index, (_, reader)) in enumerate(zip(indexes, parts, strict=True)):
         waiting = _in_flight(snap, index.number, index.width, at)
-        stored = list(index.all(reader))
-        known, wanted = set(_listed(stored)), set(_listed(made[at]))
-        missing, extra = ({one for one in own if one[:2] not in waiting} for own in (wanted - known, known - wanted))
-        out.append(EntryDifferences(_only(made[at], missing), _only(stored, extra)))
+        none = Entries.none(index.width)
+        extra, missing = changed_entries(Entries.join([none, *index.all(reader)]), Entries.join([none, *made[at]]))
+        out.append(EntryDifferences(_but(missing, waiting), _but(extra, waiting)))
     return out
 
 
@@ -109,15 +115,7 @@ def _in_flight(snap: Snapshot, number: int, width: int, to: int) -> _Pairs:
     return out
 
 
-def _listed(parts: list[Entries]) -> Iterator[Listed]:
-    for entries in parts:
-        for value, key, fields in entries.listed():
-            yield value, key, canonical(fields)
-
-
-def _only(parts: list[Entries], wanted: set[Listed]) -> list[Entries]:
-    return [
-        own
-        for entries in parts
-        if len(own := entries.take(np.array([one in wanted for one in _listed([entries])], bool)))
-    ]
+def _but(entries: Entries, waiting: _Pairs) -> list[Entries]:
+    """Return the entries but those of these pairs; none if there are none."""
+    own = entries.take(np.array([one[:2] not in waiting for one in entries.listed()], bool)) if waiting else entries
+    return [own] if len(own) else []
