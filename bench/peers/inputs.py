@@ -16,6 +16,9 @@ from bench.workload import CITIES, NAMES, Workload
 
 _PART = 100_000
 _DELETE = b'{"id": %d, "ts": %d, "deleted": true}'
+_CUSTOMER = b'{"id": %d, "country": "c%d", "ts": %d}'
+_ORDER = b'{"id": %d, "customer": %d, "amount": %d, "ts": %d}'
+_COUNTRIES = 200
 _LETTERS = "åäöéßñçøłžшдюяαβγδ日本語中文字한국어"
 _OTHERS = b", ".join([b'"f%d": %%d' % n for n in range(3, 31)])
 _FIELDS = b'{"id": %d, "f1": "name%d", "f2": "c%d", ' + _OTHERS + b', "ts": %d}'
@@ -119,6 +122,28 @@ def fields(docs: int, keys: int) -> Lines:
         yield [_FIELDS % (key, name, city, *own, ts) for key, name, city, own, ts in rows]
 
 
+def joined(docs: int, keys: int) -> Lines:
+    """Yield customers, new orders of them, and then updates of orders of which half change the customer."""
+    random, customers, ts = np.random.default_rng(6), max(1, keys // 10), 0
+    keys = min(keys, docs - customers)
+    of = random.integers(0, customers, keys)
+    for first, n in _parts(customers):
+        countries = random.integers(0, _COUNTRIES, n).tolist()
+        yield [_CUSTOMER % (first + i, country, ts + i) for i, country in enumerate(countries)]
+        ts += n
+    for first, n in _parts(docs - customers):
+        ids = np.arange(first, min(first + n, keys))
+        updated = random.integers(0, keys, n - ids.size)
+        moved = updated[random.random(updated.size) < 0.5]
+        of[moved] = random.integers(0, customers, moved.size)
+        ids = np.concatenate([ids, updated])
+        rows = zip(
+            ids.tolist(), of[ids].tolist(), random.integers(0, 1_000, n).tolist(), range(ts, ts + n), strict=True
+        )
+        yield [_ORDER % row for row in rows]
+        ts += n
+
+
 def _letters(seed: int, length: int) -> str:
     """Return a text of this length, equal for equal seeds."""
     start = seed * 7 % len(_LETTERS)
@@ -136,4 +161,5 @@ MAKERS: dict[str, Callable[[int, int], Lines]] = {
     "nested": orders,
     "texts": texts,
     "fields": fields,
+    "joined": joined,
 }

@@ -27,7 +27,7 @@ def expected(case: Case, path: Path, append_only: bool = False) -> set[str]:
 
     With `append_only` every line counts as a document of its own.
     """
-    documents = list(_documents(case, path, append_only))
+    documents = list(_joined(path) if case.joined else _documents(case, path, append_only))
     rows: dict[str, list[Row]] = {}
     lines = set[str]()
     for view in case.views:
@@ -59,6 +59,20 @@ def _documents(case: Case, path: Path, append_only: bool) -> Iterable[Row]:
             key = number if append_only else doc["id"]
             last[key] = None if doc.get("deleted") else {name: _field(doc, parts) for name, parts in paths.items()}
     return (doc for doc in last.values() if doc is not None)
+
+
+def _joined(path: Path) -> Iterator[Row]:
+    """Yield each order with the country of its customer."""
+    decode = msgspec.json.Decoder().decode
+    orders, countries = dict[int, Row](), dict[int, str]()
+    with path.open("rb") as file:
+        for line in file:
+            doc = decode(line)
+            if "country" in doc:
+                countries[doc["id"]] = doc["country"]
+            else:
+                orders[doc["id"]] = doc
+    return (order | {"country": countries[order["customer"]]} for order in orders.values())
 
 
 def _field(doc: Any, parts: list[str]) -> Any:

@@ -72,6 +72,8 @@ class Run:
                 continue
             if workload.number in system.workloads and (system.batches or batch == one):
                 for setting in system.settings:
+                    if case.joined and setting == "append-only":
+                        continue  # an update of an order would be an order of its own
                     yield Job(workload.number, case.name, system.name, setting, batch)
 
     def _alternate(self, workload: Workload, case: Case, batch: int) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 TABLE = "users"
+CUSTOMERS = "customers"
+"""The second table of a join, whose first table is `TABLE` with orders."""
 TOP = 10
 _CHANGES, _LARGEST_QUICK = 20_000, 100_000
 
@@ -62,6 +64,7 @@ class Case:
     measured: int = 0  # the last lines that are measured, after the others filled the store; 0: all
     rate: int = 0  # documents per second that arrive
     batch: int = 0  # a batch size of its own
+    joined: bool = False  # the lines are customers and orders, and views read orders with the country of their customer
 
 
 class Scenario(StrEnum):
@@ -159,6 +162,15 @@ _FIELDS = Case(
     whole=True,
 )
 
+_BY_COUNTRY = View("by_country", ("country",), (_N, Total("total", How.SUM, "amount")))
+
+
+def _joined(name: str, docs: tuple[int, int]) -> Case:
+    """Return a case of customers, ten orders for each, and then updates of orders."""
+    columns = {"id": "int", "customer": "int", "amount": "int", "ts": "int"}
+    return Case(name, (_BY_COUNTRY,), columns, input="joined", docs=docs, joined=True)
+
+
 WORKLOADS = {
     one.number: one
     for one in (
@@ -222,6 +234,13 @@ WORKLOADS = {
             (_NESTED, _TEXTS, _FIELDS),
             docs=(200_000, 50_000),
             keys=(50_000, 20_000),
+            batches=(10_000,),
+        ),
+        Workload(
+            13,
+            "a join of orders with customers, summed by the country of the customer",
+            (_joined("orders", (1_100_000, 110_000)), _joined("orders and updates", (2_000_000, 200_000))),
+            keys=(1_000_000, 100_000),
             batches=(10_000,),
         ),
     )

@@ -140,7 +140,8 @@ def test_a_failed_installation_names_its_command(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(2, PENSTOCK), (3, PENSTOCK), (3, "SQLite"), (5, "SQLite"), (9, PENSTOCK), (12, "SQLite")]
+    ("number", "name"),
+    [(2, PENSTOCK), (3, PENSTOCK), (3, "SQLite"), (5, "SQLite"), (9, PENSTOCK), (12, "SQLite"), (13, PENSTOCK)],
 )
 def test_the_views_of_each_workload_are_right(number: int, name: str, tmp_path: Path) -> None:
     results = _run(tmp_path, system(name), workload=number)

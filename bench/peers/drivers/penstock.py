@@ -11,13 +11,19 @@ import msgspec
 
 import penstock as ps
 from bench.peers.drivers.scenarios import main
-from bench.peers.drivers.turn import Turn
-from bench.peers.shapes import TABLE, TOP, Case, How, Total, View
+from bench.peers.drivers.turn import Turn, split
+from bench.peers.shapes import CUSTOMERS, TABLE, TOP, Case, How, Total, View
 
 
 def app(case: Case) -> ps.App:
     """Return the app with the views of a case."""
     out = ps.App("peers")
+    if case.joined:
+        customers, orders = out.table(CUSTOMERS, key="id", ts="ts"), out.table(TABLE, key="id", ts="ts")
+        sold = out.join("sold", order=orders, customer=customers, on={"order.customer": "customer.id"})
+        totals = {"n": ps.count(), "total": ps.sum("order.amount")}
+        sold.view("by_country", key="customer.country", reduce=totals)
+        return out
     sources: dict[str, Any] = {"": out.table(TABLE, key="id", ts="ts")}
     views = {view.name: view for view in case.views}
     for view in case.views:
@@ -76,7 +82,11 @@ class Penstock:
         self._deletes = turn.workload.number == _DELETES
 
     def write(self, lines: list[bytes]) -> None:
-        if len(lines) == 1:
+        if self._case.joined:
+            for table, own in zip((CUSTOMERS, TABLE), split(lines), strict=True):
+                if own:
+                    self._engine.put_many(table, own, batch=len(own))
+        elif len(lines) == 1:
             self._engine.put(TABLE, msgspec.json.decode(lines[0]))
         elif self._deletes:
             self._ingest(lines)

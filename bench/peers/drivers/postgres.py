@@ -15,14 +15,15 @@ from typing import Any
 
 import msgspec
 
-from bench.peers.drivers import triggers
+from bench.peers.drivers import join_sql, triggers
 from bench.peers.drivers.scenarios import main
-from bench.peers.drivers.turn import Changes, Turn, columns_of, sum_of
-from bench.peers.shapes import TABLE, Case, View
+from bench.peers.drivers.turn import Changes, Turn, columns_of, split, sum_of
+from bench.peers.shapes import CUSTOMERS, TABLE, Case, View
 from bench.postgres import server
 
 _SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "16GB", "wal_buffers": "64MB", "jit": "off"}
 _OPTIONS = " with (fillfactor = 50)"
+_CUSTOMER = ["id", "country", "ts"]
 _EVENTS = {"insert": ("new",), "delete": ("old",), "update": ("new", "old")}
 
 
@@ -69,7 +70,12 @@ def _choosing(view: View) -> Iterator[str]:
 
 
 def prepared(base: Any, case: Case) -> None:
-    """Make the tables, the triggers and the temporary table of a batch."""
+    """Make the tables and the triggers."""
+    if case.joined:
+        for statement in (*join_sql.tables(case, _OPTIONS), *join_sql.triggers(case, _trigger)):
+            base.execute(statement)
+        base.execute(f"alter table {TABLE} set (fillfactor = 80)")
+        return
     for statement in triggers.tables(case, _OPTIONS):
         base.execute(statement)
     for view in triggers.kept(case):
@@ -98,20 +104,42 @@ class Postgres:
         self._base = self._connection()
         if not exists:
             prepared(self._base, turn.case)
-        self._base.execute(f"create temp table batch (like {TABLE}) on commit delete rows")
         names = [name for name, _ in columns_of(turn.case)]
-        sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
-        self._upsert = (
-            f"insert into {TABLE} select * from batch on conflict (id) do update set {sets} "
-            f"where {TABLE}.ts < excluded.ts"
-        )
+        self._upsert = self._batch("batch", TABLE, names)
+        if turn.case.joined:
+            self._customers = self._batch("customer_batch", CUSTOMERS, _CUSTOMER)
         self._decode = msgspec.json.Decoder().decode
         self._changes = Changes(turn.case.columns, turn.case.whole)
 
     def _connection(self) -> Any:
         return self._open.enter_context(self._psycopg.connect(self._address, autocommit=True))
 
+    def _batch(self, batch: str, table: str, names: list[str]) -> str:
+        """Make the temporary table of a batch, and return its upsert."""
+        self._base.execute(f"create temp table {batch} (like {table}) on commit delete rows")
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
+        return (
+            f"insert into {table} select * from {batch} on conflict (id) do update set {sets} "
+            f"where {table}.ts < excluded.ts"
+        )
+
+    def _write_joined(self, lines: list[bytes]) -> None:
+        customers, orders = split(lines)
+        with self._base.transaction(), self._base.cursor() as cursor:
+            for own, columns, batch, upsert in (
+                (customers, _CUSTOMER, "customer_batch", self._customers),
+                (orders, list(self._case.columns), "batch", self._upsert),
+            ):
+                if own:
+                    rows, _ = Changes(columns, False).of(own, map(self._decode, own))
+                    with cursor.copy(f"copy {batch} from stdin") as copy:
+                        copy.write(_copied(rows))
+                    cursor.execute(upsert)
+
     def write(self, lines: list[bytes]) -> None:
+        if self._case.joined:
+            self._write_joined(lines)
+            return
         rows, gone = self._changes.of(lines, map(self._decode, lines))
         with self._base.transaction(), self._base.cursor() as cursor:
             if rows:

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.peers.drivers import join_sql
 from bench.peers.drivers.scenarios import main
-from bench.peers.drivers.turn import Turn, columns_of, name_of
-from bench.peers.shapes import TABLE, TOP, Case, How, Total, View
+from bench.peers.drivers.turn import Turn, columns_of, name_of, split
+from bench.peers.shapes import CUSTOMERS, TABLE, TOP, Case, How, Total, View
 
+_CUSTOMER = {"id": "int", "country": "text", "ts": "int"}
 _TYPES = {"int": "bigint", "text": "varchar"}
 
 
@@ -70,17 +72,30 @@ class Duck:
             columns = columns_of(turn.case)
             listed = [f"{name} {_TYPES[kind]}{' primary key' if name == 'id' else ''}" for name, kind in columns]
             self._base.execute(f"create table {TABLE} ({', '.join(listed)})")
+            if turn.case.joined:
+                self._base.execute(f"create table {CUSTOMERS} (id bigint primary key, country varchar, ts bigint)")
 
     def write(self, lines: list[bytes]) -> None:
-        self._file.write_bytes(b"\n".join(lines) + b"\n")
         run = self._base.execute
         run("begin")
-        run(f"create or replace temp table batch as {_batch(self._case, self._file)}")
-        run(f"delete from {TABLE} where id in (select id from batch where deleted)")
-        run(f"insert or replace into {TABLE} select * exclude (deleted) from batch where deleted is null")
+        if self._case.joined:
+            customers, orders = split(lines)
+            self._upsert(CUSTOMERS, replace(self._case, columns=_CUSTOMER), customers)
+            self._upsert(TABLE, self._case, orders)
+        else:
+            self._upsert(TABLE, self._case, lines)
         for view in self._case.views:
-            run(f"create or replace table {view.name} as {query(view)}")
+            run(f"create or replace table {view.name} as {join_sql.QUERY if self._case.joined else query(view)}")
         run("commit")
+
+    def _upsert(self, table: str, case: Case, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        self._file.write_bytes(b"\n".join(lines) + b"\n")
+        run = self._base.execute
+        run(f"create or replace temp table batch as {_batch(case, self._file)}")
+        run(f"delete from {table} where id in (select id from batch where deleted)")
+        run(f"insert or replace into {table} select * exclude (deleted) from batch where deleted is null")
 
     def reader(self) -> Callable[[str], Any]:
         cursor = self._base.cursor()

@@ -89,6 +89,11 @@ class Changes:
         return [*row, line.decode()] if self._whole else row
 
 
+def split(lines: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Return the customers and the orders among the lines of a join."""
+    return [line for line in lines if b'"country"' in line], [line for line in lines if b'"country"' not in line]
+
+
 def columns_of(case: Case) -> Iterator[tuple[str, str]]:
     """Yield the columns of the table of a case: the name of each in SQL, and `int` or `text`."""
     for path, kind in case.columns.items():
