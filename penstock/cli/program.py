@@ -44,6 +44,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "watermarks": CommandEntry(
         _LOOK, "penstock.cli.commands.streams:watermarks", "Show up to which time the records of streams have arrived."
     ),
+    "late": CommandEntry(_LOOK, "penstock.cli.commands.streams:late", "List the late records that a view set aside."),
     "explain": CommandEntry(
         _LOOK, "penstock.cli.commands.explain:explain", "Show how tables and views depend on each other."
     ),

@@ -25,7 +25,7 @@ from penstock.core.input.fair_lock import FairLock
 from penstock.core.input.meters import Meters
 from penstock.core.input.open_state import OpenState
 from penstock.core.input.source_fence import check_fence
-from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, rejects_in
+from penstock.core.input.user_transaction import Transaction, counts_of, joined_records, offsets_of, rejects_in
 from penstock.core.input.write_conditions import (
     ConditionFailed,
     Conditions,
@@ -194,6 +194,7 @@ __all__ = [
     "must_be_whole",
     "must_hold",
     "number_documents",
+    "offsets_of",
     "partitions_of",
     "reached",
     "read_catalog",

@@ -29,7 +29,7 @@ from penstock.engine.calls.protocol import Repost
 from penstock.engine.partitioned_reading import PartitionedReading
 from penstock.engine.partitioned_refill import PartitionedRefill
 from penstock.engine.partitioned_writing import PartitionedWriting
-from penstock.flow import Watermark
+from penstock.flow import AsideRecord, Watermark
 from penstock.generations import Refilled
 from penstock.partitions import (
     REFUSED,
@@ -188,6 +188,10 @@ class PartitionedStore:
     def watermarks(self, streams: Sequence[Stream]) -> list[Watermark]:
         """Return none: streams are in stores of one partition."""
         return []
+
+    def late(self, view: str, stream: Stream) -> Iterator[AsideRecord]:
+        """Yield none: streams are in stores of one partition."""
+        return iter(())
 
     def follow(self, request: FeedRequest) -> Iterator[Changes]:
         """Iterate over the changes of a request."""

@@ -33,6 +33,7 @@ from penstock.core import (
     helped,
     joined_records,
     must_be_known,
+    offsets_of,
     rejects_in,
 )
 from penstock.engine.calls.envelopes import envelopes_of, ingested, reposts_of
@@ -42,7 +43,7 @@ from penstock.engine.calls.store_refill import StoreRefill
 from penstock.engine.calls.store_scrubs import StoreScrubs
 from penstock.engine.clock_thread import ClockThread
 from penstock.engine.store_status import status_of
-from penstock.flow import Clock, SystemClock, Watermark, read_watermarks
+from penstock.flow import AsideRecord, Clock, SystemClock, Watermark, read_late, read_watermarks
 from penstock.generations import Refilled
 from penstock.mapreduce import Writes
 from penstock.partitions import ALL_OPERATIONS, Copied, after, copy_of
@@ -92,6 +93,9 @@ class UnpartitionedStore:
     ) -> tuple[Counts, dict[int, Counts]]:
         """Commit batches in one transaction; the counts of all, and of each by its identity."""
         joined = {name: joined_records(parts) for name, parts in tables.items()}
+        for stream in self.core.app.streams():
+            if stream.name in joined:
+                joined[stream.name].offset = offsets_of(tables[stream.name])
         with self.state.lock:
             self.state.must_be_open()
             meters = self.state.meters
@@ -252,6 +256,12 @@ class UnpartitionedStore:
             row, offsets = read_watermarks(snap.reader()), snap.sources
             known = [stream for stream in streams if stream.name in snap.schema.streams]
             return [self.core.watermarks.report(row, stream, offsets) for stream in known]
+
+    def late(self, view: str, stream: Stream) -> Iterator[AsideRecord]:
+        """Yield the late records that a view set aside."""
+        with self.snapshot() as snap, snap.naming():
+            node = snap.schema.view(view, snap.reader())
+            yield from read_late(snap.reader(), stream, view, node.number)
 
     def follow(self, request: FeedRequest) -> Iterator[Changes]:
         """Iterate over the changes of a request."""

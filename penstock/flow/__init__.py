@@ -1,5 +1,6 @@
 """Streams and their low watermarks: which records a stream takes, and up to which time all of them have arrived."""
 
+from penstock.flow.late_records import AsideRecord, read_late
 from penstock.flow.protocol import Clock
 from penstock.flow.source_watermarks import SourceKind, kind_of_source
 from penstock.flow.stream_node import HeldRecordLog, StreamNode
@@ -13,6 +14,7 @@ __all__ = [
     "FAR",
     "NEVER",
     "PUT",
+    "AsideRecord",
     "Clock",
     "HeldRecordLog",
     "SourceKind",
@@ -28,6 +30,7 @@ __all__ = [
     "final_number",
     "kind_of_source",
     "micros_of_value",
+    "read_late",
     "read_watermarks",
     "shown_time",
     "time_text",

@@ -11,6 +11,7 @@ that a view holds. The log has each of them as a segment of one line until no vi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from dataclasses import replace as replaced
 
 import msgspec
@@ -31,10 +32,12 @@ from penstock.cache import (
     record_key,
     stored_key,
 )
+from penstock.flow.late_records import in_open_windows, set_aside
 from penstock.flow.times import micros_of
 from penstock.flow.watermarks import Watermarks
 from penstock.gateway import (
     REJECTED,
+    DeltaSides,
     IntakeReport,
     Outcome,
     TableBatch,
@@ -53,6 +56,7 @@ from penstock.mapreduce import (
     Hold,
     Holds,
     Pairs,
+    SourceChange,
     SourceKeys,
     Spaces,
     ViewNode,
@@ -90,12 +94,23 @@ class HeldRecordLog(DocumentLog):
         return False
 
 
+@dataclass(slots=True)
+class Arrivals:
+    """The accepted records of a batch: their ts, the watermark after each, and their offsets if a view needs them."""
+
+    reader: Reader
+    ts: Numbers
+    lows: Numbers
+    offsets: list[int | None]
+
+
 class StreamDeltas(ViewDeltas):
     """The sender of contributions to the views of one stream. The slots of versions are the numbers of records."""
 
     def __init__(self, node: StreamNode) -> None:
         super().__init__(node)
         self._stream = node
+        self.arrivals: Arrivals | None = None  # of the batch
 
     def keys_of(self, new: WinningVersions) -> SourceKeys:
         """Return the numbers of the records."""
@@ -103,6 +118,17 @@ class StreamDeltas(ViewDeltas):
 
     def remember(self, view: ViewNode, new: WinningVersions, emissions: Emissions, writes: Writes) -> None:
         """Remember nothing: no contribution of a stream is retracted."""
+
+    def _by_function(self, view: ViewNode, sides: DeltaSides, writes: Writes) -> SourceChange:
+        """Take the emissions of the records. A view that keeps late records sets those to closed windows aside."""
+        change = super()._by_function(view, sides, writes)
+        window, arrivals = view.view.window, self.arrivals
+        if window is None or view.view.late != "keep" or arrivals is None:
+            return change
+        change.now, late = in_open_windows(view, window, change.now, arrivals.lows)
+        if late.size:
+            self._stream.set_aside(view, sides.new, late.tolist(), arrivals, writes)
+        return change
 
     def hold(
         self,
@@ -147,7 +173,8 @@ class StreamNode(TableNode):
 
     def _start(self, spaces: Spaces) -> None:
         super()._start(spaces)
-        self.deltas = StreamDeltas(self)
+        self.deltas: StreamDeltas = StreamDeltas(self)
+        self._keeps_late = any(view.view.late == "keep" for view in self.views)
 
     def make_room(self, keys: int) -> None:
         """Do nothing: a stream keeps no keys in memory."""
@@ -176,12 +203,16 @@ class StreamNode(TableNode):
             at, docs, stamps, ts = at[~far], docs[~far], stamps.take(~far), ts[~far]
         if not at.size:
             return report
-        self._watermarks.take(self.stream.name, ts, writes)
+        lows = self._watermarks.take(self.stream.name, ts, writes)
         mark = self.log.mark
         numbers = np.arange(mark.tail, mark.tail + at.size, dtype=np.int64)
         own = records.lines if docs.size == len(records.lines) else [records.lines[i] for i in docs.tolist()]
         new = WinningVersions(numbers, at, None, stamps, records.columns, docs, own)
+        offset = batch.offset if self._keeps_late else None
+        offsets = [None if offset is None else offset(i) for i in (places[at].tolist() if self._keeps_late else ())]
+        self.deltas.arrivals = Arrivals(reader, ts, lows, offsets)
         held = self.deltas.tell_of(reader, new, self.views, writes)
+        self.deltas.arrivals = None
         self._number(at.size, writes)
         outcome[places[at]] = Outcome.APPLIED
         report.held.update(int(places[at[i]]) for i in held)
@@ -198,6 +229,15 @@ class StreamNode(TableNode):
             log.mark = mark
 
         writes.after.append(follow)
+
+    def set_aside(
+        self, view: ViewNode, new: WinningVersions, late: Sequence[int], arrivals: Arrivals, writes: Writes
+    ) -> None:
+        """Store late records of a view, whole."""
+        marks = self._watermarks
+        ts, lows = arrivals.ts, arrivals.lows
+        records = [(marks.source, arrivals.offsets[i], int(ts[i]), int(lows[i]), new.lines[i]) for i in late]
+        marks.set_stage(view.name, set_aside(arrivals.reader, view, marks.stage(view.name), records, writes))
 
     # -- records that a view holds
 

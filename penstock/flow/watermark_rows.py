@@ -10,7 +10,7 @@ import msgspec
 from penstock.cache import META, Reader, Writer, seal, unseal
 from penstock.flow.times import NEVER
 
-__all__ = ["SourceState", "StreamState", "WatermarkRow", "read_watermarks", "write_watermarks"]
+__all__ = ["SourceState", "StageState", "StreamState", "WatermarkRow", "read_watermarks", "write_watermarks"]
 
 _KEY = b"watermarks"
 
@@ -42,10 +42,23 @@ class StreamState(msgspec.Struct, array_like=True, frozen=True):
     late_rejoined: int = 0  # of these, from a source partition that was below the watermark as a whole
 
 
+class StageState(msgspec.Struct, array_like=True, frozen=True):
+    """The late records that a view set aside: how many ever, how many of them were removed, and the stored bytes.
+
+    `delays` counts them by powers of two: place n has delays below 2ⁿ seconds, and not below those of the place before.
+    """
+
+    aside: int = 0
+    removed: int = 0
+    bytes: int = 0
+    delays: tuple[int, ...] = ()
+
+
 class WatermarkRow(msgspec.Struct, frozen=True):
     """The watermarks of all streams, and the greatest clock reading so far."""
 
     streams: dict[str, StreamState] = {}
+    stages: dict[str, StageState] = {}  # by view
     now: int = 0
 
 

@@ -20,7 +20,7 @@ from penstock.cache import Reader
 from penstock.flow.protocol import Clock
 from penstock.flow.source_watermarks import after_clock, after_low, after_records, after_rest, clock_of, next_change
 from penstock.flow.watermark_report import Watermark, watermark_of
-from penstock.flow.watermark_rows import StreamState, WatermarkRow, read_watermarks, write_watermarks
+from penstock.flow.watermark_rows import StageState, StreamState, WatermarkRow, read_watermarks, write_watermarks
 from penstock.mapreduce import Writes
 from penstock.views import Stream
 
@@ -79,6 +79,7 @@ class Watermarks:
         self._opened: int | None = None  # the clock reading at which this process opened the store
         self.row = WatermarkRow()
         self._states: dict[str, StreamState] = {}  # in the transaction
+        self._stages: dict[str, StageState] = {}
         self._now = 0
         self._source: str | None = None
         self._rests = False
@@ -102,7 +103,7 @@ class Watermarks:
         self._changed = False
         self._now = max(self.row.now, self._now, self._clock.now())
         self._source, self._rests = source, rests
-        self._states = {}
+        self._states, self._stages = {}, {}
         for name, stream in self._streams.items():
             before = self.row.streams.get(name)
             if before is not None:
@@ -169,7 +170,21 @@ class Watermarks:
 
     @property
     def _next(self) -> WatermarkRow:
-        return replace(self.row, streams=self.row.streams | self._states, now=self._now)
+        stages = self.row.stages | self._stages
+        return replace(self.row, streams=self.row.streams | self._states, stages=stages, now=self._now)
+
+    def stage(self, view: str) -> StageState:
+        """Return the counts of late records of a view, in this transaction."""
+        return self._stages.get(view) or self.row.stages.get(view) or StageState()
+
+    def set_stage(self, view: str, stage: StageState) -> None:
+        """Set the counts of late records of a view, for this transaction."""
+        self._stages[view] = stage
+
+    @property
+    def source(self) -> str | None:
+        """The source partition of the records of this transaction."""
+        return self._source
 
     def _committed(self) -> None:
         self.row = self._next

@@ -31,7 +31,7 @@ from penstock.gateway.table_node import TableNode
 from penstock.gateway.table_readers import PartitionedTable, TableReading
 from penstock.gateway.versions.precedence import Outcome
 from penstock.gateway.versions.version_stamps import NUMBER, Stamps, kind_of, stamps_of
-from penstock.gateway.view_deltas import ViewDeltas, WinningVersions, document_of, key_of, key_value
+from penstock.gateway.view_deltas import DeltaSides, ViewDeltas, WinningVersions, document_of, key_of, key_value
 
 __all__ = [
     "CHECKING",
@@ -41,6 +41,7 @@ __all__ = [
     "QUARANTINE",
     "REJECTED",
     "Deletion",
+    "DeltaSides",
     "Form",
     "GenerationScan",
     "IntakeReport",

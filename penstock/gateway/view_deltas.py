@@ -139,7 +139,7 @@ def _of_docs(emissions: Emissions, holds: dict[int, Hold], docs: Index) -> tuple
 
 
 @dataclass(slots=True)
-class _DeltaSides:
+class DeltaSides:
     """A batch as views see it: the new versions, those with a document before, and those with one now."""
 
     new: WinningVersions
@@ -184,7 +184,7 @@ class ViewDeltas:
         if self._fields:
             old = node.memory.take_fields(new.slots if at.size == new.slots.size else new.slots[at])
         keys = self.keys_of(new) if self._keeps else None
-        sides = _DeltaSides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
+        sides = DeltaSides(new, at, np.arange(new.slots.size) if now is None else now.nonzero()[0], old, keys)
         held: set[int] = set()
         for view, own in by_view(node.views, node.build, sides, self._scan_sides):
             held.update(self._tell(reader, view, own, writes))
@@ -194,16 +194,16 @@ class ViewDeltas:
         """Send these views documents that they have not received yet. Return the indexes of those that a view holds."""
         none, every = np.zeros(0, np.int64), np.arange(new.slots.size)
         keys = self.keys_of(new) if any(view.keeps for view in views) else None
-        sides = _DeltaSides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
+        sides = DeltaSides(new, none, every, self._node.memory.take_fields(new.slots[none]), keys)
         return sorted({i for view in views for i in self._tell(reader, view, sides, writes)})
 
     def refresh_view(self, reader: Reader, new: WinningVersions, view: ViewNode, writes: Writes) -> list[int]:
         """Send one view documents again, as they are now. Return the indexes of those that it holds."""
         every, old = np.arange(new.slots.size), self._node.memory.take_fields(new.slots)
         keys = self.keys_of(new) if view.keeps else None
-        return self._tell(reader, view, _DeltaSides(new, every, every, old, keys), writes)
+        return self._tell(reader, view, DeltaSides(new, every, every, old, keys), writes)
 
-    def _tell(self, reader: Reader, view: ViewNode, sides: _DeltaSides, writes: Writes) -> list[int]:
+    def _tell(self, reader: Reader, view: ViewNode, sides: DeltaSides, writes: Writes) -> list[int]:
         """Send the deltas to one view. Return the indexes of the new versions that it holds."""
         new, held = sides.new, self.held[view.name]
         own = {i: held[slot] for i, slot in enumerate(new.slots.tolist()) if slot in held} if held else {}
@@ -221,14 +221,14 @@ class ViewDeltas:
         view.advance(reader, deltas.plus, deltas.minus, writes)
         return list(deltas.kept)
 
-    def _scan_sides(self, sides: _DeltaSides, scan: ScannedViews) -> _DeltaSides:
+    def _scan_sides(self, sides: DeltaSides, scan: ScannedViews) -> DeltaSides:
         """Return the sides for views that are being built. Documents that they lack have nothing to retract."""
         slots = sides.new.slots[sides.was]
         counted = self.scanned(slots, scan)
         if counted.all():
             return sides
         old = None if sides.old is None else self._node.memory.take_fields(slots[counted])
-        return _DeltaSides(sides.new, sides.was[counted], sides.now, old, sides.keys)
+        return DeltaSides(sides.new, sides.was[counted], sides.now, old, sides.keys)
 
     def scanned(self, slots: Slots, scan: ScannedViews) -> Mask:
         """Mark the slots whose stored documents count in views that are being built: the scan has sent them."""
@@ -254,7 +254,7 @@ class ViewDeltas:
     # -- maps
 
     @staticmethod
-    def _by_fields(view: ViewNode, mapper: FieldMapper, sides: _DeltaSides, held: Collection[int]) -> SourceChange:
+    def _by_fields(view: ViewNode, mapper: FieldMapper, sides: DeltaSides, held: Collection[int]) -> SourceChange:
         """Map versions by fields. Map those before again from memory, except for held documents."""
         new, old = sides.new, sides.old
         assert old is not None
@@ -264,7 +264,7 @@ class ViewDeltas:
         holds = {i: mapper.hold(document_of(new.lines[i])) for i in stuck}
         return SourceChange(now, before, holds, lambda wanted: before.pairs_of_each(wanted, view.pairs_of))
 
-    def _by_function(self, view: ViewNode, sides: _DeltaSides, writes: Writes) -> SourceChange:
+    def _by_function(self, view: ViewNode, sides: DeltaSides, writes: Writes) -> SourceChange:
         """Take the emissions of the new versions from the columns and remember them; load those before."""
         new, memory = sides.new, self._node.memory.functions[view.name]
         emissions, wrong = _of_docs(*new.columns.outputs[view.name], new.docs)

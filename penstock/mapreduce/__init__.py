@@ -79,7 +79,7 @@ from penstock.mapreduce.trees.node_sizes import small_trees
 from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 from penstock.mapreduce.trees.tree_check import TreeFault, check_trees
 from penstock.mapreduce.trees.tree_fold import TreeReduce
-from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db, view_dbs
+from penstock.mapreduce.view_databases import emissions_db, held_db, late_db, resting_db, rows_db, view_dbs
 from penstock.mapreduce.view_node import ViewNode, Watch, codec_of
 from penstock.mapreduce.why.contribution_search import EmissionSearch, FieldSearch, Hit
 from penstock.mapreduce.why.contribution_shape import ContributionShape
@@ -190,6 +190,7 @@ __all__ = [
     "key_lanes",
     "lane_of",
     "last",
+    "late_db",
     "log_by_owner",
     "mark_resting",
     "max",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.cache import DatabaseLabel, number_text, stored_key_text
 from penstock.mapreduce.nodes.node_levels import SUFFIX
 from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
-from penstock.mapreduce.view_databases import emissions_db, held_db, resting_db, rows_db
+from penstock.mapreduce.view_databases import emissions_db, held_db, late_db, resting_db, rows_db
 from penstock.views import restating
 
 __all__ = ["view_labels"]
@@ -24,6 +24,7 @@ def view_labels(name: str, number: int, of_rows: bool) -> dict[str, DatabaseLabe
         ),
         held_db(number): DatabaseLabel(f"{words}, held {source}s", key, step),
         resting_db(number): DatabaseLabel(f"{words}, resting {source}s", key, step),
+        late_db(number): DatabaseLabel(f"{words}, late records", number_text("record"), step),
         nodes_db(number): DatabaseLabel(f"{words}, its trees", lambda address: group(address[:-SUFFIX]), step),
         node_log_db(number): DatabaseLabel(f"{words}, changes that its trees lack", number_text("entry"), step),
     }

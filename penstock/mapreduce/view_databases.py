@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.mapreduce.trees.snapshot_nodes import node_log_db, nodes_db
 
-__all__ = ["emissions_db", "held_db", "resting_db", "rows_db", "view_dbs"]
+__all__ = ["emissions_db", "held_db", "late_db", "resting_db", "rows_db", "view_dbs"]
 
 
 def rows_db(view: int) -> str:
@@ -27,6 +27,11 @@ def resting_db(view: int) -> str:
     return f"resting:{view}"
 
 
+def late_db(view: int) -> str:
+    """Return the name of the database of late records that a view set aside."""
+    return f"late:{view}"
+
+
 def view_dbs(view: int) -> list[str]:
     """Return the names of all databases that a view may have."""
-    return [name(view) for name in (rows_db, emissions_db, held_db, resting_db, nodes_db, node_log_db)]
+    return [name(view) for name in (rows_db, emissions_db, held_db, resting_db, nodes_db, node_log_db, late_db)]

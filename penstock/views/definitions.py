@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, overload
+from typing import Any, Literal, Protocol, overload
 
-from penstock.cache import DefinitionError
+from penstock.cache import DefinitionError, key_text
 from penstock.views.delivery_modes import DeliveryMode, ProductionName, check_production
 from penstock.views.field_expressions import Field, Where, as_where
 from penstock.views.name_form import called_view, check_flag, check_version
@@ -30,6 +30,8 @@ from penstock.views.view_maps import (
 from penstock.views.window_definitions import Window, WindowGroups, make_key_map, window_of
 
 BROKER = "@kafka"
+Late = Literal["correct", "keep"]
+"""The effect of a late record on a view with a window: it corrects closed windows, or is set aside."""
 
 
 class Merge(Enum):
@@ -99,6 +101,11 @@ class Source(ABC):
         """Return the key that users see for a document or row with this key."""
         return key
 
+    @property
+    def has_watermark(self) -> bool:
+        """True for a stream."""
+        return False
+
     def unit_of_windows(self, view: str) -> str:
         """Return the unit of numeric times in windows. Raise DefinitionError if the source has no windows."""
         raise DefinitionError(
@@ -133,6 +140,7 @@ class Source(ABC):
         sources: bool = False,
         version: str | None = None,
         production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
+        late: Late = "correct",
     ) -> View: ...
 
     @overload
@@ -157,6 +165,7 @@ class Source(ABC):
         sources: bool = False,
         version: str | None = None,
         production: ProductionName | DeliveryMode = DeliveryMode.STRONG,
+        late: Late = "correct",
     ) -> View | Callable[[MapFunction], View]:
         """Define a view: by fields if `key` is given, otherwise as a decorator of its map function.
 
@@ -167,14 +176,13 @@ class Source(ABC):
         rows are (group, key, rank) and the value. A function may replace a reducer, as in CouchDB: of (values,
         rereduce) or of (keys, values, rereduce). It is first called with values of the group and `rereduce` false.
         Nulls are included, and `keys` has their pairs [group, document key]. It is then called with its own results,
-        `rereduce` true and None as `keys`. A hash of the documents' keys decides which values come together and in
-        which order. Neither values nor results are in key order.
-        `sources=True` stores every contribution in a tree, so that `why` and the repair of a group cost one path. If
-        the definition or its function code changes, the view is built again. `version` replaces that code in the
-        comparison: then only another version counts as a change.
+        `rereduce` true and None as `keys`. A hash of the documents' keys decides which values come together, and their
+        order. `sources=True` stores every contribution in a tree, so `why` and the repair of a group cost one path.
+        If the definition or its code changes, the view is built again. `version` replaces the code in the comparison.
 
         `production` is the delivery mode to other partitions: "strong" saves contributions before it sends them, "weak"
         sends them first. "auto" is weak, but waits at most a second. The last two also store contributions in a tree.
+        `late="keep"` sets records aside whose window on a stream is closed. By default they change the closed groups.
 
         >>> import penstock as ps
         >>> users = ps.App("shop").table("users", key="id")
@@ -202,7 +210,7 @@ class Source(ABC):
             if name is None:
                 raise DefinitionError("a view with key= needs a name; write .view('name', key=…, reduce=…)")
             own_map = make_key_map(name, key, value, where, self.unit_of_windows, reducers)
-            return self.app.add(View(self.app, name, self.app.size, self, own_map, reducers, fields, *options))
+            return self.app.add(View(self.app, name, self.app.size, self, own_map, reducers, fields, *options, late))
         if value is not None or where is not None:
             given = "value=" if value is not None else "where="
             raise DefinitionError(
@@ -302,13 +310,25 @@ class View(Source):
     sources: bool = False
     version: str | None = None
     production: DeliveryMode = DeliveryMode.STRONG
+    late: Late = "correct"
 
     def __post_init__(self) -> None:
+        self._check_late()
         check_stamps(self.name, self.reducers, self.source.name, isinstance(self.source, Table) and self.source.has_ts)
         check_conditions(self.name, self.map.value if isinstance(self.map, FieldMap) else None, self.reducers)
         if isinstance(self.map, FieldMap):
             check_values(self.name, self.map, self.reducers)
             self.source.check_view(self.name, self.map, paths_read(self.map, self.reducers))
+
+    def _check_late(self) -> None:
+        """Raise DefinitionError unless `late` is one of its words, and fits the view."""
+        if self.late not in ("correct", "keep"):
+            raise DefinitionError(
+                f"late= of view {self.name!r} is {key_text(self.late)}; write 'correct' (late records change closed "
+                "windows) or 'keep' (they are set aside)"
+            )
+        if self.late == "keep" and not (self.source.has_watermark and self.window is not None):
+            raise DefinitionError(f"view {self.name!r} has late='keep', which is for a window on a stream")
 
     @property
     def key_parts(self) -> int | None:

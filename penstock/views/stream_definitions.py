@@ -37,6 +37,11 @@ class Stream(Table):
     ahead: int
     expected: tuple[str, ...]
 
+    @property
+    def has_watermark(self) -> bool:
+        """True: it has one."""
+        return True
+
     def unit_of_windows(self, view: str) -> str:
         """Return the unit of numeric times."""
         return self.unit

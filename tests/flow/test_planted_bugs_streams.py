@@ -104,6 +104,24 @@ ROWS = [
         "yield from range(last,",
     ),
     Bug(
+        "the watermark of the batch closes windows",
+        "flow.late_records:in_open_windows",
+        "end <= lows[documents]",
+        "end <= lows[-1]",
+    ),
+    Bug(
+        "late records have one number",
+        "flow.late_records:set_aside",
+        "enumerate(records, stage.aside)",
+        "enumerate(records)",
+    ),
+    Bug(
+        "a record of an open window is set aside too",
+        "flow.late_records:in_open_windows",
+        "np.unique(documents[closed])",
+        "np.unique(documents)",
+    ),
+    Bug(
         "the number of records is taken before the batch",
         "flow.stream_node:StreamNode._number",
         "self.log.mark.tail + n",

@@ -10,12 +10,13 @@ from penstock.cli.command_frame import command, load_app, open_reader, open_writ
 from penstock.cli.context import DONE, WRONG, Context
 from penstock.cli.exit_errors import ExitError
 from penstock.cli.json_values import loads
-from penstock.cli.name_completion import stream_names
+from penstock.cli.name_completion import stream_names, view_names
 from penstock.cli.rows_output import emit, format_option
-from penstock.flow import SourceWatermark, Watermark
+from penstock.flow import AsideRecord, SourceWatermark, Watermark
 from penstock.views import App, nearest
 
 _STREAMS = ("stream", "watermark", "lag", "records", "late", "waits for")
+_LATE = ("stream", "source", "offset", "ts", "watermark", "delay", "record")
 _SOURCES = ("source", "watermark", "state", "newest", "ahead", "why")
 
 
@@ -74,6 +75,30 @@ def advance(ctx: Context, stream: str, low: str, source: str) -> int:
     with open_writer(ctx, app) as writer:
         writer.advance(stream, value, source)
     return DONE
+
+
+@command(
+    "late",
+    app=True,
+    store=True,
+    examples=["penstock late counts", "penstock late searches.counts --format json"],
+)
+@click.argument("view", shell_complete=view_names)
+@format_option
+def late(ctx: Context, view: str, format: str | None) -> int:
+    """List the late records that VIEW, defined with late="keep", set aside, the oldest first.
+
+    STREAM.VIEW names the same. A row has the source partition, the offset if it is known, the ts and the watermark at
+    the arrival. The delay behind it is in seconds.
+    """
+    app = load_app(ctx)
+    with open_reader(ctx, app) as engine:
+        emit(ctx, map(_late_row, engine.late(view)), _LATE, format)
+    return DONE
+
+
+def _late_row(own: AsideRecord) -> list[Any]:
+    return [own.stream, own.source, own.offset, own.ts, own.watermark, own.delay, own.record]
 
 
 def _must_know(app: App, name: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -35,6 +35,19 @@ def joined_records(parts: list[Batch]) -> TableBatch:
         out.deletes.update((start + i, d) for i, d in part.records.deletes.items())
         out.stamps.update((start + i, ts) for i, ts in part.records.stamps.items())
     return out
+
+
+def offsets_of(parts: Sequence[Batch]) -> Callable[[int], int | None]:
+    """Return the function that gives the offset of a record of joined batches, if it has its own."""
+
+    def offset(record: int) -> int | None:
+        for part in parts:
+            if record < part.records.n:
+                return part.offset(part.place(record))
+            record -= part.records.n
+        return None
+
+    return offset
 
 
 def _counts_of(report: IntakeReport, places: slice | None = None) -> tuple[int, int, int, int, int]:

@@ -22,7 +22,7 @@ from penstock.core import (
     ScrubResult,
     Snapshot,
 )
-from penstock.flow import Watermark
+from penstock.flow import AsideRecord, Watermark
 from penstock.generations import Refilled
 from penstock.partitions import Copied
 from penstock.recovery import PostedValue, QuarantineRetries, Site
@@ -140,6 +140,10 @@ class EngineStore(Protocol):
 
     def watermarks(self, streams: Sequence[Stream]) -> list[Watermark]:
         """Return the watermarks of these streams."""
+        ...
+
+    def late(self, view: str, stream: Stream) -> Iterator[AsideRecord]:
+        """Yield the late records that a view set aside."""
         ...
 
     def remembered(self, source: str) -> Remembered | None:

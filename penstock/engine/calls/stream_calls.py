@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from penstock.cache import ArgumentKind, checked, parse_rfc3339
+from penstock.cache import ArgumentKind, DefinitionError, checked, parse_rfc3339
 from penstock.engine.calls.protocol import EngineStore
-from penstock.flow import FAR, Watermark, micros_of_value
+from penstock.flow import FAR, AsideRecord, Watermark, micros_of_value
+from penstock.views import App, Stream, View
 
 __all__ = ["StreamCalls"]
 
@@ -31,6 +32,19 @@ class StreamCalls(ABC):
         streams = app.streams() if name is None else [app.stream_of(name)]
         self.store.state.must_be_open()
         return self.store.watermarks(streams)
+
+    def late(self, name: str) -> Iterator[AsideRecord]:
+        """Iterate over the late records that a view with late="keep" set aside, the oldest first.
+
+        `name` is the view, or STREAM.VIEW.
+
+        for record in engine.late("counts"):
+            print(record.source, record.offset, record.delay, record.record)
+        """
+        state = self.store.state
+        state.must_be_open()
+        stream, view = consumer_of(state.app, name)
+        return self.store.late(view.name, stream)
 
     @checked
     def advance(self, stream: str, low: Any, source: str = "put") -> None:
@@ -72,6 +86,19 @@ class StreamCalls(ABC):
         self.store.state.must_be_writable()
         self.flush()
         self.store.tick()
+
+
+def consumer_of(app: App, name: str) -> tuple[Stream, View]:
+    """Return the stream and the view of a name, VIEW or STREAM.VIEW. Raise an error unless it keeps late records."""
+    known = {view.name: view for view in app.views()}
+    for stream in app.streams():
+        own = name.removeprefix(f"{stream.name}.")
+        if own in known and known[own].source is stream:
+            known[name] = known[own]
+    view = known.get(name) or app.view_of(name)
+    if not isinstance(view.source, Stream) or view.late != "keep":
+        raise DefinitionError(f"view {view.name!r} sets no late records aside; define it on a stream, with late='keep'")
+    return view.source, view
 
 
 def _micros(low: Any, unit: str) -> int:

@@ -43,6 +43,7 @@ class TableBatch:
     beside: Callable[[int], Any] | None = None  # returns the ts of a record outside `stamps`
     decoded: Ahead | None = None  # returns columns of the lines decoded in advance, if any
     refused: int = 0  # records without a line, already rejected
+    offset: Callable[[int], int | None] | None = None  # returns the offset of a record, for streams
     fields: Mapping[str, list[Any]] | None = None  # the values of all lines by field, if they came as columns
 
     @property

@@ -192,8 +192,8 @@ BUGS = [
     Bug(
         "a retry takes nothing back",
         "gateway.view_deltas:ViewDeltas.refresh_view",
-        "_DeltaSides(new, every, every, old, keys)",
-        "_DeltaSides(new, every[:0], every, self._node.memory.take_fields(new.slots[:0]), keys)",
+        "DeltaSides(new, every, every, old, keys)",
+        "DeltaSides(new, every[:0], every, self._node.memory.take_fields(new.slots[:0]), keys)",
     ),
 ]
 
