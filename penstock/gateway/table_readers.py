@@ -82,6 +82,16 @@ class TableReading(ABC):
         except (KeyKind, KeyTooLong):
             raise key_error(key) from None
 
+    @checked
+    def rows(self, keys: Iterable[Any]) -> list[Row | None]:
+        """Return the documents of several keys as rows in their order, None for a key without a document."""
+        wanted, held = list(keys), self._held()
+        found = self._get(wanted, _ABSENT)
+        return [
+            None if document is _ABSENT else Row(normal_key(key), document, encode_key(key) in held)
+            for key, document in zip(wanted, found, strict=True)
+        ]
+
     def items(self) -> Iterator[Row]:
         """Iterate over all documents, in the order of their lines in the store."""
         held = self._held()

@@ -112,11 +112,12 @@ def _fronts_of(
     """Return the settings of each front. The first one serves the metrics too."""
     from penstock.serve.console.console import routes_of_console
     from penstock.serve.front_process import FrontSettings
+    from penstock.serve.grpc.rpc_method import calls_of_services
     from penstock.serve.http.routes import routes_of_api
     from penstock.serve.store.call_meters import CallMeters
 
     *https, metrics = sockets
-    calls = CallMeters([*routes_of_api(), *routes_of_console()], len(https))
+    calls = CallMeters([*routes_of_api(), *routes_of_console(), *calls_of_services()], len(https))
     return [
         FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls, tls)
         for i, sock in enumerate(https)

@@ -17,7 +17,9 @@ import uvloop
 from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.console.console import Console
+from penstock.serve.grpc.data_service import DataService
 from penstock.serve.grpc.grpc_server import GrpcServer
+from penstock.serve.grpc.placement import PlacementReader
 from penstock.serve.grpc.rpc_credentials import rpc_credentials
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.http_server import http_server, known_hosts
@@ -56,6 +58,11 @@ class FrontSettings:
     tokens: TokenBook
     calls: CallMeters
     tls: TlsContext | None
+
+    @property
+    def address(self) -> ListenAddress:
+        """The address of HTTP, with its port."""
+        return ListenAddress(self.server.http.host, self.http.getsockname()[1])
 
 
 def run_front(
@@ -100,7 +107,10 @@ async def _serve(
         await asyncio.sleep(0.005)
     credentials = None if front.tls is None else rpc_credentials(front.tls)
     certified = front.tls is not None and front.tls.files.client_ca is not None
-    rpc = GrpcServer(store.app, front.tokens, front.grpc, [], _CALLS, credentials=credentials, certified=certified)
+    data = DataService(store, PlacementReader(str(front.grpc), str(front.address)))
+    rpc = GrpcServer(
+        store.app, front.tokens, front.grpc, [data.service()], _CALLS, credentials=credentials, certified=certified
+    )
     rpc.begin()
     closing = asyncio.ensure_future(_close_old(store))
     stop = asyncio.Event()
@@ -117,10 +127,12 @@ async def _serve(
     closing.cancel()
     operations.stop()
     service.end_streams()
+    data.end()
     for server, _ in servers:
         server.should_exit = True
     await asyncio.gather(*tasks, asyncio.to_thread(rpc.stop, _FINISH))
     console.close()
+    data.close()
 
 
 async def _close_old(store: StoreReading) -> None:

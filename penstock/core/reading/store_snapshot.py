@@ -103,6 +103,15 @@ class Snapshot:
         return (self,)
 
     @property
+    def starts(self) -> Sequence[int]:
+        """The first hash of each partition."""
+        return (0,)
+
+    def owners(self, keys: Sequence[bytes]) -> Sequence[int]:
+        """Return the partition that owns each encoded key."""
+        return [0] * len(keys)
+
+    @property
     def state(self) -> StateRow:
         """The state of the store in this snapshot."""
         return self._state

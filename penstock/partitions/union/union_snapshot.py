@@ -114,7 +114,7 @@ class PartitionedSnapshot(Snapshot):
             shown = self.schema.table(name)
             partitions = [partition.log(name) for partition in self._parts]
             found = self._spanned[name] = PartitionedTable(
-                shown.table, partitions, self._owners, lambda: self._held_of(name)
+                shown.table, partitions, self.owners, lambda: self._held_of(name)
             )
         return found
 
@@ -132,7 +132,7 @@ class PartitionedSnapshot(Snapshot):
         snap.stored("users", 7).told
         """
         self.schema.table(table)
-        return self._parts[self._owners([encode_key(key)])[0]].stored(table, key)
+        return self._parts[self.owners([encode_key(key)])[0]].stored(table, key)
 
     def close(self) -> None:
         """Close the snapshot.
@@ -149,7 +149,13 @@ class PartitionedSnapshot(Snapshot):
             raise Closed("the snapshot")
         return self._reader
 
-    def _owners(self, keys: Sequence[bytes]) -> Sequence[int]:
+    @property
+    def starts(self) -> Sequence[int]:
+        """The first hash of each partition."""
+        return self._ranges.starts
+
+    def owners(self, keys: Sequence[bytes]) -> Sequence[int]:
+        """Return the partition that owns each encoded key."""
         owners: list[int] = self._ranges.of_encoded(keys).tolist()
         return owners
 

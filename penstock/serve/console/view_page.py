@@ -8,8 +8,8 @@ from penstock.cache import encode_key, prefix_bounds
 from penstock.serve.console.page_parameters import PageParameters
 from penstock.serve.console.page_rendering import shown_text
 from penstock.serve.console.store_numbers import StoreNumbers
-from penstock.serve.http.responses import position_json
-from penstock.serve.http.row_pages import PageRequest, read_page
+from penstock.serve.http.responses import json_bytes, position_json
+from penstock.serve.store.row_pages import PageRequest, read_page
 from penstock.views import FieldMap, View, group_of_json, group_of_text, json_value, view_costs
 
 __all__ = ["cells_of", "columns_of", "view_data"]
@@ -31,13 +31,13 @@ def view_data(facts: StoreNumbers, asked: PageParameters) -> dict[str, Any]:
         None if level is None else asked.number("level", 1, 1000),
         asked.given("cursor"),
     )
-    page = read_page(facts.store.reader, request)
     with facts.store.snapshot() as snap:
+        page = read_page(facts.store.reader, snap, request, json_bytes)
         reader = snap.view(view.name)
         as_of = None if reader.as_of is None else position_json(reader.as_of)
         groups = len(reader)
     columns = columns_of(view)
-    rows = [_row(text, columns) for text in page.rows]
+    rows = [_row(text, columns) for text in page.texts]
     return {
         "view": view.name,
         "source": view.source.name,
@@ -70,7 +70,7 @@ def cells_of(value: Any, columns: list[str]) -> list[str]:
     return [shown_text(value.get(name)) for name in columns]
 
 
-def _row(text: str, columns: list[str]) -> dict[str, Any]:
+def _row(text: bytes, columns: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = json_value(text)
     order = encode_key(group_of_json(row["key"])).hex()
     return row | {"order": order, "cells": cells_of(row["value"], columns)}

@@ -59,7 +59,8 @@ class AccessInterceptor(grpc.ServerInterceptor):
             must_be_allowed(token, needs)
         except (CallRefused, PermissionError) as error:
             return _refusing(handler, _refusal(error))
-        return handler if token.tables is None else _limited(handler, self._check(token))
+        limited = token.tables is not None and details.method in self._permissions
+        return _limited(handler, self._check(token)) if limited else handler
 
     def _token(self, details: grpc.HandlerCallDetails) -> AccessToken | None:
         for name, value in details.invocation_metadata or ():
@@ -75,11 +76,11 @@ class AccessInterceptor(grpc.ServerInterceptor):
         def check(request: Any, context: grpc.ServicerContext) -> None:
             token = self._tokens.find_certificate(certified_names(context))
             if token is None:
-                abort(context, CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN))
+                raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN)
             try:
                 must_be_allowed(token, needs)
             except PermissionError as error:
-                abort(context, _refusal(error))
+                raise _refusal(error) from None
             if token.tables is not None:
                 self._check(token)(request, context)
 
@@ -91,7 +92,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
                 for name in _names_of(request):
                     must_be_allowed(token, None, self._app, name)
             except PermissionError as error:
-                abort(context, _refusal(error))
+                raise _refusal(error) from None
 
         return check
 
@@ -136,19 +137,27 @@ def _limited(handler: Any, check: Callable[[Any, grpc.ServicerContext], None]) -
     """Return a handler that checks each request."""
     inner = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
+    def call(request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            check(request, context)
+        except CallRefused as refusal:
+            abort(context, refusal)
+        return inner(request, context)
+
     def checked(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         for request in requests:
             check(request, context)
             yield request
 
-    def call(request: Any, context: grpc.ServicerContext) -> Any:
-        if handler.request_streaming:
-            return inner(checked(request, context), context)
-        check(request, context)
-        return inner(request, context)
+    def stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        try:
+            yield from inner(checked(requests, context), context)
+        except CallRefused as refusal:
+            abort(context, refusal)
 
-    call.__dict__.update(inner.__dict__)  # the threads of its own
-    return _form(handler)(call)
+    limited: Any = stream if handler.request_streaming else call
+    limited.__dict__.update(inner.__dict__)  # the threads of its own
+    return _form(handler)(limited)
 
 
 def _form(handler: Any) -> Callable[[Any], Any]:

@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from penstock.cache import BatchRejected, PenstockError, StoreDamaged, UnknownName
+from penstock.engine import ConditionFailed, SessionGap
 from penstock.serve.store.error_codes import RETRY_SECONDS, error_code
 from penstock.views import PositionExpired, position_text
 
@@ -93,6 +94,10 @@ def _about(error: PenstockError) -> dict[str, str]:
         return {"oldest": position_text(error.oldest)}
     if isinstance(error, StoreDamaged):
         return {"where": str(error.where), "key": str(error.key)}
+    if isinstance(error, ConditionFailed):
+        return {key: found for key, _, found in error.failed}
+    if isinstance(error, SessionGap):
+        return {"upto": str(error.upto)}
     if isinstance(error, BatchRejected):
         return {own.where: own.reason for own in error.rejections[:_MOST]}
     return {}

@@ -5,19 +5,23 @@ Invariant: each method of a service has an entry, so none is open by mistake.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from penstock.rpc import penstock_pb2
 from penstock.serve.access.access_tokens import Permission
 from penstock.serve.grpc.error_status import abort, refusal_of
+from penstock.serve.store.call_meters import RPC, FrontMeter
 
-__all__ = ["RpcMethod", "RpcService"]
+__all__ = ["RpcMethod", "RpcService", "calls_of_services"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,23 @@ class RpcMethod:
 class RpcService:
     """A service of `penstock.proto` with its methods by name."""
 
-    def __init__(self, definition: ServiceDescriptor, methods: Mapping[str, RpcMethod]) -> None:
+    def __init__(
+        self, definition: ServiceDescriptor, methods: Mapping[str, RpcMethod], meter: FrontMeter | None = None
+    ) -> None:
         self.name = definition.full_name
         self.permissions = {f"/{self.name}/{own.name}": methods[own.name].needs for own in definition.methods}
         self.handler = grpc.method_handlers_generic_handler(
-            self.name, {own.name: _handler(own, methods[own.name]) for own in definition.methods}
+            self.name, {own.name: _handler(own, methods[own.name], meter) for own in definition.methods}
         )
 
 
-def _handler(own: Any, method: RpcMethod) -> grpc.RpcMethodHandler[Any, Any]:
+def calls_of_services() -> list[tuple[str, str]]:
+    """Return the calls of all services as the meters name them."""
+    services = penstock_pb2.DESCRIPTOR.services_by_name.values()
+    return [(RPC, method.full_name) for own in services for method in own.methods]
+
+
+def _handler(own: Any, method: RpcMethod, meter: FrontMeter | None) -> grpc.RpcMethodHandler[Any, Any]:
     asked, answered = GetMessageClass(own.input_type), GetMessageClass(own.output_type)
     kind = {
         (False, False): grpc.unary_unary_rpc_method_handler,
@@ -51,31 +63,53 @@ def _handler(own: Any, method: RpcMethod) -> grpc.RpcMethodHandler[Any, Any]:
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[own.client_streaming, own.server_streaming]
-    behavior: Any = (_streamed if own.server_streaming else _called)(own.full_name, method)
+    behavior: Any = (_streamed if own.server_streaming else _called)(own.full_name, method, meter)
     if method.threads is not None:
         behavior.experimental_thread_pool = method.threads
     return kind(behavior, asked.FromString, answered.SerializeToString)
 
 
-def _called(name: str, method: RpcMethod) -> Callable[[Any, grpc.ServicerContext], Any]:
+def _called(name: str, method: RpcMethod, meter: FrontMeter | None) -> Callable[[Any, grpc.ServicerContext], Any]:
     """Return the function that answers a call, or ends it with the status of its error."""
 
     def call(request: Any, context: grpc.ServicerContext) -> Any:
-        try:
-            return method.call(request, context)
-        except Exception as error:
-            abort(context, refusal_of(error, name))
+        with _counted(name, meter) as status:
+            try:
+                return method.call(request, context)
+            except Exception as error:
+                _refuse(name, context, error, status)
 
     return call
 
 
-def _streamed(name: str, method: RpcMethod) -> Callable[[Any, grpc.ServicerContext], Iterator[Any]]:
+def _streamed(
+    name: str, method: RpcMethod, meter: FrontMeter | None
+) -> Callable[[Any, grpc.ServicerContext], Iterator[Any]]:
     """Return the function that yields the answers of a call, or ends it with the status of its error."""
 
     def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        try:
-            yield from method.call(request, context)
-        except Exception as error:
-            abort(context, refusal_of(error, name))
+        with _counted(name, meter) as status:
+            try:
+                yield from method.call(request, context)
+            except Exception as error:
+                if context.is_active():  # else the client has ended the call
+                    _refuse(name, context, error, status)
 
     return call
+
+
+def _refuse(name: str, context: grpc.ServicerContext, error: Exception, status: list[int]) -> NoReturn:
+    refusal = refusal_of(error, name)
+    status[0] = refusal.code.value[0]
+    abort(context, refusal)
+
+
+@contextmanager
+def _counted(name: str, meter: FrontMeter | None) -> Iterator[list[int]]:
+    """Count a call with the status that the block puts into the list."""
+    began, status = time.monotonic(), [0]
+    try:
+        yield status
+    finally:
+        if meter is not None:
+            meter.count((RPC, name), status[0], time.monotonic() - began)

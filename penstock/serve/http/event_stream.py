@@ -17,14 +17,14 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.serve.http.parameters import known, number, position
 from penstock.serve.http.responses import RequestRefused, position_json
+from penstock.serve.store.change_steps import coalesced, read_step
 from penstock.serve.store.position_watch import PositionWatch
 from penstock.serve.store.store_reading import StoreReading
-from penstock.views import ABSENT, Change, Position, PositionAhead, PositionExpired, json_text
+from penstock.views import Change, Position, PositionAhead, PositionExpired, json_text
 
 __all__ = ["EventStreams"]
 
 _BEAT = 15.0  # seconds after which an idle stream sends a comment
-_CHANGES = 5_000  # changes of one read, to the end of a commit
 _MOST = 1_000  # watchers of one front
 _STREAM = "text/event-stream"
 
@@ -115,27 +115,10 @@ class EventStreams:
             task = self._steps[asked] = asyncio.ensure_future(work)
         return await asyncio.shield(task)
 
-    def _read(self, views: Sequence[str], since: Position, until: Position, coalesced: bool) -> _SharedRead:
-        changes = list[Change]()
-        reached = until
-        for part in self._store.reader.feed(*views, since=since, until=until):
-            if len(changes) >= _CHANGES and len(part) and part.positions[0] != changes[-1].position:
-                reached = changes[-1].position
-                break
-            changes += part
-        found = _coalesced(changes) if coalesced else changes
+    def _read(self, views: Sequence[str], since: Position, until: Position, merged: bool) -> _SharedRead:
+        changes, reached = read_step(self._store.reader, views, since, until)
+        found = coalesced(changes) if merged else changes
         return _SharedRead(b"".join(_event(one.position, one.data() | _position(one)) for one in found), reached)
-
-
-def _coalesced(changes: Sequence[Change]) -> list[Change]:
-    """Merge the changes of each group: its first old result, and its last new one."""
-    merged: dict[tuple[str, str], Change] = {}
-    for change in changes:
-        key = (change.view, json_text(change.group))
-        before = merged.pop(key, None)
-        old = change.old if before is None else before.old
-        merged[key] = Change(change.view, change.group, old, change.new, change.position)
-    return [one for one in merged.values() if not (one.old is ABSENT and one.new is ABSENT)]
 
 
 def _position(change: Change) -> dict[str, Any]:

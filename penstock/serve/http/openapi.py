@@ -40,7 +40,8 @@ def description_of() -> dict[str, Any]:
                 "get": _route("The document of a key", [_NAME, _asked("key", _KEY, True)]),
                 "post": _put(),
                 "delete": _route(
-                    "Delete the document of a key", [_NAME, _asked("key", _KEY, True), _asked("ts", "its version")]
+                    "Delete the document of a key",
+                    [_NAME, _asked("key", _KEY, True), _asked("ts", "its version"), *_WRITES],
                 ),
             },
             "/v1/views/{name}": {
@@ -107,6 +108,14 @@ def _open(summary: str) -> dict[str, Any]:
     return {"summary": summary, "security": [], "responses": responses}
 
 
+_WRITES = [
+    _asked("session", "the name of a session: its documents are numbered, and each is applied once"),
+    _asked("number", "the number of the first document in its session, from 1"),
+    _asked("conditions", 'a list of {"key": 7, "absent": true} and {"key": 7, "ts": 3}; 409 names those that fail'),
+    _asked("dry_run", "1: store nothing, and return the counts"),
+]
+
+
 def _put() -> dict[str, Any]:
     strict = _asked("strict", "1: a rejected document undoes the request")
     body: dict[str, Any] = {"application/x-ndjson": {}, "application/json": {}}
@@ -114,7 +123,7 @@ def _put() -> dict[str, Any]:
         "413": {"description": "The body has more than 1 MiB."},
         "415": {"description": "The body has another type."},
     }
-    route = _route("Put documents, all in one transaction per partition", [_NAME, strict], refused)
+    route = _route("Put documents, all in one transaction per partition", [_NAME, strict, *_WRITES], refused)
     return route | {"requestBody": {"required": True, "content": body}}
 
 

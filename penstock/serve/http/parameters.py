@@ -12,10 +12,11 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.serve.http.responses import JSON, RequestRefused
-from penstock.views import Position, group_of_text, json_value
+from penstock.views import ABSENT, Position, group_of_json, group_of_text, json_value
 
 __all__ = [
     "MOST_BYTES",
+    "conditions_of",
     "documents_of",
     "flag",
     "group",
@@ -79,6 +80,23 @@ def flag(request: Request, name: str) -> bool:
     if found not in ("0", "1", "true", "false"):
         raise _bad(f"{name}={found} is neither 1 nor 0")
     return found in ("1", "true")
+
+
+def conditions_of(request: Request) -> list[tuple[Any, Any]]:
+    """Return the keys of a write's conditions, each with the wanted ts or ABSENT."""
+    text = request.query_params.get("conditions", "[]")
+    try:
+        found = json_value(text)
+    except ValueError:
+        found = None
+    out = []
+    for own in found if isinstance(found, list) else [None]:
+        if not isinstance(own, dict) or not (own.keys() == {"key", "absent"} or own.keys() == {"key", "ts"}):
+            raise _bad('conditions are a JSON list of {"key": 7, "absent": true} and {"key": 7, "ts": 3}')
+        if own.get("absent", True) is not True:
+            raise _bad("absent is true in a condition; leave the condition out instead")
+        out.append((group_of_json(own["key"]), group_of_json(own["ts"]) if "ts" in own else ABSENT))
+    return out
 
 
 def position(given: str, name: str) -> Position:

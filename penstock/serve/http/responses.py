@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.cache import BatchRejected, PenstockError, UnknownName
+from penstock.engine import ConditionFailed, SessionGap
 from penstock.serve.store.error_codes import RETRY_SECONDS, error_code
 from penstock.views import Position, PositionExpired, json_text
 
@@ -17,6 +18,7 @@ __all__ = [
     "RequestRefused",
     "error_answer",
     "error_response",
+    "json_bytes",
     "json_response",
     "position_json",
     "refused",
@@ -38,6 +40,11 @@ class RequestRefused(Exception):
         self.headers = dict(headers or {})
 
 
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON."""
+    return json_text(value).encode()
+
+
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a value as JSON."""
     return Response(json_text(value) + "\n", status, headers, JSON)
@@ -54,6 +61,10 @@ def error_response(error: PenstockError) -> Response:
     body: dict[str, Any] = {"code": code.text, "message": str(error)}
     if isinstance(error, BatchRejected):
         body["rejections"] = rejections_json(error.rejections)
+    if isinstance(error, ConditionFailed):
+        body["failed"] = {key: found for key, _, found in error.failed}
+    if isinstance(error, SessionGap):
+        body["upto"] = error.upto
     if isinstance(error, PositionExpired):
         body["oldest"] = position_json(error.oldest)
     if isinstance(error, UnknownName) and error.nearest is not None:

@@ -9,14 +9,23 @@ from starlette.responses import Response
 
 from penstock.cache import encode_key
 from penstock.engine import Batch, batches_of
-from penstock.remote import TAKE
-from penstock.serve.http.parameters import documents_of, flag, group, known, optional_group, read_body
+from penstock.remote import WRITE
+from penstock.serve.http.parameters import (
+    conditions_of,
+    documents_of,
+    flag,
+    group,
+    known,
+    number,
+    optional_group,
+    read_body,
+)
 from penstock.serve.http.responses import RequestRefused, json_response, position_json, rejections_json, unchanged
 from penstock.serve.store.store_reading import StoreReading
-from penstock.views import Counts
 
 __all__ = ["TableRoutes"]
 
+_WRITE = ("session", "number", "conditions", "dry_run")
 _WHOLE = 1 << 31  # documents of one transaction: all of a request
 
 
@@ -44,25 +53,33 @@ class TableRoutes:
 
     async def post(self, request: Request) -> Response:
         """Put the documents of the body, all in one transaction per partition."""
-        known(request, "strict")
-        name, strict = request.path_params["name"], flag(request, "strict")
-        self._store.app.table_of(name)
+        known(request, "strict", *_WRITE)
+        self._store.app.table_of(request.path_params["name"])
         lines = documents_of(await read_body(request), request.headers.get("content-type", ""))
-        return await self._taken(name, list(batches_of(lines, _WHOLE)), strict)
+        return await self._written(request, list(batches_of(lines, _WHOLE)), flag(request, "strict"))
 
     async def delete(self, request: Request) -> Response:
         """Delete the document of a key."""
-        known(request, "key", "ts")
-        name, key = request.path_params["name"], group(request, "key")
-        self._store.app.table_of(name)
+        known(request, "key", "ts", *_WRITE)
+        key = group(request, "key")
+        self._store.app.table_of(request.path_params["name"])
         batch = Batch(origin="delete")
         batch.delete(key, optional_group(request, "ts", None))
-        return await self._taken(name, [batch], False)
+        return await self._written(request, [batch], False)
 
-    async def _taken(self, name: str, parts: list[Batch], strict: bool) -> Response:
-        counts = Counts()
-        if parts:
-            counts = await self._store.write(TAKE, tables={name: parts}, strict=strict, atomic=strict)
+    async def _written(self, request: Request, parts: list[Batch], strict: bool) -> Response:
+        name, session = request.path_params["name"], request.query_params.get("session", "")
+        conditions = conditions_of(request)
+        done = await self._store.write(
+            WRITE,
+            tables={name: parts},
+            strict=strict,
+            session=session,
+            number=number(request, "number", 0) or 0,
+            conditions={name: conditions} if conditions else {},
+            dry_run=flag(request, "dry_run"),
+        )
+        counts = done.counts
         with self._store.snapshot() as snap:
             token = position_json(snap.position)
         body: dict[str, Any] = {
@@ -72,6 +89,8 @@ class TableRoutes:
             "held": counts.held,
             "rejected": counts.rejected,
         }
+        if session:
+            body["upto"] = done.upto
         if counts.rejections:
             body["rejections"] = rejections_json(counts.rejections)
         return json_response(body | {"position": token})

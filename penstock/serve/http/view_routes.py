@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from penstock.cache import encode_key
 from penstock.serve.http.parameters import flag, group, known, number, optional_group
-from penstock.serve.http.responses import JSON, RequestRefused, json_response, position_json, unchanged
-from penstock.serve.http.row_pages import PageRequest, read_page
+from penstock.serve.http.responses import JSON, RequestRefused, json_bytes, json_response, position_json, unchanged
+from penstock.serve.store.row_pages import PageRequest, RowPage, read_page
 from penstock.serve.store.store_reading import StoreReading
+from penstock.views import json_text
 
 __all__ = ["ViewRoutes"]
 
@@ -58,12 +59,16 @@ class ViewRoutes:
             number(request, "level", None, 1000),
             request.query_params.get("cursor"),
         )
-        page = await self._store.read(lambda: read_page(self._store.reader, asked))
+        page = await self._store.read(lambda: self._page(asked))
         headers = {}
         if page.cursor is not None:
             query = {**request.query_params, "cursor": page.cursor}
             headers["link"] = f'<{request.url.path}?{urlencode(query)}>; rel="next"'
-        return Response(page.text, 200, headers, JSON)
+        return Response(_text(page), 200, headers, JSON)
+
+    def _page(self, asked: PageRequest) -> RowPage:
+        with self._store.snapshot() as snap:
+            return read_page(self._store.reader, snap, asked, json_bytes)
 
     async def why(self, request: Request) -> Response:
         """Return the contributions behind a result."""
@@ -80,3 +85,9 @@ class ViewRoutes:
                 if documents:
                     out[-1]["document"] = own.document
             return {"contributions": out, "total": len(found), "position": position_json(snap.position)}
+
+
+def _text(page: RowPage) -> bytes:
+    """Return a page as JSON."""
+    rest = {"position": position_json(page.position)} | ({"cursor": page.cursor} if page.cursor else {})
+    return b'{"rows": [%b], %b\n' % (b", ".join(page.texts), json_text(rest)[1:].encode())

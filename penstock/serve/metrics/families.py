@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 
 from penstock.serve.metrics.store_facts import StoreFacts
-from penstock.serve.store.call_meters import BOUNDS, CallMeters
+from penstock.serve.store.call_meters import BOUNDS, RPC, CallMeters
 
 __all__ = ["families_of"]
 
@@ -148,11 +148,18 @@ def _calls(calls: CallMeters) -> Iterator[Metric]:
         labels=["http_request_method", "http_route", "http_response_status_code"],
     )
     refused = dict.fromkeys(_REASONS.values(), 0)
+    rpc = HistogramMetricFamily(
+        "rpc_server_call_duration_seconds", "Seconds of gRPC calls.", labels=["rpc_method", "rpc_grpc_status_code"]
+    )
     for ((method, path), status), (counts, seconds) in calls.calls().items():
-        durations.add_metric([method, path, str(status or "other")], _buckets(BOUNDS, counts), seconds)
+        if method == RPC:
+            rpc.add_metric([path, str(status)], _buckets(BOUNDS, counts), seconds)
+            continue
+        durations.add_metric([method, path, "other" if status < 0 else str(status)], _buckets(BOUNDS, counts), seconds)
         if status in _REASONS:
             refused[_REASONS[status]] += sum(counts)
     yield durations
+    yield rpc
     rejected = CounterMetricFamily("penstock_rejected_requests", "Refused requests by reason.", labels=["reason"])
     for reason, own in refused.items():
         rejected.add_metric([reason], own)

@@ -3,24 +3,27 @@
 The first process makes the memory before it forks. Each front writes its own part, and any process reads all parts.
 Invariants:
 
-- a part has one writer, so counting takes no lock;
+- a part has one process that writes it, so counting takes no lock between processes;
 - a front that is begun again goes on with its part, so no number falls while the server runs.
 """
 
 from __future__ import annotations
 
 import mmap
+import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BOUNDS", "STATUSES", "CallMeters", "FrontMeter"]
+__all__ = ["BOUNDS", "RPC", "STATUSES", "CallMeters", "FrontMeter"]
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds of the buckets of calls; the last bucket has no bound."""
-STATUSES = (200, 304, 400, 401, 404, 405, 408, 409, 410, 413, 415, 421, 429, 500, 503, 504)
+RPC = "rpc"
+"""The method under which calls of gRPC are counted."""
+STATUSES = (*range(17), 200, 304, 400, 401, 404, 405, 408, 409, 410, 413, 415, 421, 429, 500, 503, 504)
 _OTHER = len(STATUSES)
 _NANOSECONDS = 1_000_000_000
 
@@ -52,7 +55,7 @@ class CallMeters:
         total = self._cells.sum(axis=0)
         out = {}
         for i, route in enumerate(self.routes):
-            for j, status in enumerate((*STATUSES, 0)):
+            for j, status in enumerate((*STATUSES, -1)):
                 row = total[i * (_OTHER + 1) + j].tolist()
                 if any(row):
                     out[route, status] = (row[:-1], row[-1] / _NANOSECONDS)
@@ -73,6 +76,7 @@ class FrontMeter:
 
     def __init__(self, cells: NDArray[np.int64], routes: dict[tuple[str, str], int]) -> None:
         self._cells = cells
+        self._turn = threading.Lock()
         self._routes = routes
         self._statuses = {status: i for i, status in enumerate(STATUSES)}
         cells[-1] = 0  # the streams of an earlier front have ended
@@ -92,5 +96,6 @@ class FrontMeter:
 
     def _add(self, row: int, seconds: float) -> None:
         cells = self._cells[row]
-        cells[bisect_left(BOUNDS, seconds)] += 1
-        cells[-1] += int(seconds * _NANOSECONDS)
+        with self._turn:  # gRPC counts in threads
+            cells[bisect_left(BOUNDS, seconds)] += 1
+            cells[-1] += int(seconds * _NANOSECONDS)

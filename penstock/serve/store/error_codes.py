@@ -22,7 +22,10 @@ from penstock.cache import (
     UnknownName,
     ValueKind,
 )
+from penstock.engine import ConditionFailed, SessionGap
 from penstock.serve.store.store_access import UNAVAILABLE
+from penstock.serve.store.store_reading import CallTimeout, WriteQueueFull
+from penstock.serve.store.store_reads import DeadlinePassed
 from penstock.views import PositionAhead, PositionExpired
 
 __all__ = ["RETRY_SECONDS", "ErrorCode", "error_code"]
@@ -55,6 +58,10 @@ _CODES: list[tuple[type[PenstockError] | tuple[type[PenstockError], ...], ErrorC
     (PositionExpired, ErrorCode(410, "OUT_OF_RANGE", "position expired")),
     (DefinitionChanged, ErrorCode(409, "FAILED_PRECONDITION", "app and store differ")),
     (StoreFull, ErrorCode(429, "RESOURCE_EXHAUSTED", "store full")),
+    (WriteQueueFull, ErrorCode(429, "RESOURCE_EXHAUSTED", "busy")),
+    ((CallTimeout, DeadlinePassed), ErrorCode(504, "DEADLINE_EXCEEDED", "deadline")),
+    (ConditionFailed, ErrorCode(409, "FAILED_PRECONDITION", "condition failed")),
+    (SessionGap, ErrorCode(409, "FAILED_PRECONDITION", "session gap")),
     ((*UNAVAILABLE, StoreMissing), ErrorCode(503, "UNAVAILABLE", "unavailable")),
     (StoreDamaged, ErrorCode(500, "DATA_LOSS", "store damaged")),
     (PenstockError, ErrorCode(409, "FAILED_PRECONDITION", "refused")),

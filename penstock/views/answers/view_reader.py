@@ -170,6 +170,12 @@ class ViewReader:
         return self._row(encoded, key, row, self._held())
 
     @checked
+    def rows(self, groups: Iterable[Any]) -> list[Row | None]:
+        """Return the rows of several groups in their order, None for a group without a row."""
+        held = self._held()
+        return [None if row is None else self._row(whole, key, row, held) for whole, key, row in self._found(groups)]
+
+    @checked
     def items(
         self,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -72,6 +73,25 @@ def test_a_strict_request_is_undone(server: AsgiServer) -> None:
     assert code(done) == (400, "bad request")
     assert [own["place"] for own in done.json["error"]["rejections"]] == ["line 2"]
     assert code(server.ask("GET", "/v1/tables/orders?key=1")) == (404, "no document")
+
+
+def test_numbered_writes_conditions_and_dry_runs(server: AsgiServer) -> None:
+    path = "/v1/tables/orders?session=s&number=1"
+    assert server.ask("POST", path + "&dry_run=1", lines(*DOCUMENTS[:2])).json["applied"] == 2
+    first = server.ask("POST", path, lines(*DOCUMENTS[:2])).json
+    assert (first["applied"], first["upto"]) == (2, 2)
+    again = server.ask("POST", path, lines(*DOCUMENTS[:2])).json
+    assert (again["late"], again["upto"]) == (2, 2)
+    gap = server.ask("DELETE", "/v1/tables/orders?key=1&ts=2&session=s&number=4")
+    assert (code(gap), gap.json["error"]["upto"]) == ((409, "session gap"), 2)
+    absent = quote('[{"key": 1, "absent": true}, {"key": 7, "absent": true}]')
+    failed = server.ask("POST", f"/v1/tables/orders?conditions={absent}", lines(DOCUMENTS[7]))
+    assert code(failed) == (409, "condition failed")
+    assert failed.json["error"]["failed"] == {"1": "a document of ts 1"}
+    held = quote('[{"key": 1, "ts": 1}]')
+    assert server.ask("DELETE", f"/v1/tables/orders?key=1&ts=2&conditions={held}").json["applied"] == 1
+    for wrong in ("x", "{}", '[{"key": 1}]', '[{"key": 1, "absent": false}]', '[{"key": {}, "ts": 1}]'):
+        assert server.ask("POST", f"/v1/tables/orders?conditions={quote(wrong)}", b"").status == 400, wrong
 
 
 def test_an_etag_saves_the_body(server: AsgiServer) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import heapq
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cache import PenstockError, decode_key, encode_key, prefix_bounds
+from penstock.cache import DefinitionError, PenstockError, decode_key, encode_key, prefix_bounds
 from penstock.engine import Engine, Snapshot
-from penstock.serve.http.responses import RequestRefused, position_json
 from penstock.views import ABSENT, Position, PositionExpired, json_text, json_value
 
 __all__ = ["PageRequest", "RowPage", "read_page"]
@@ -38,38 +37,45 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """The rows of one page as JSON texts, and the cursor of the next one if there are more."""
+    """The rows of one page, and the cursor of the next one if there are more.
 
-    rows: list[str]
+    A row has its key and value as JSON, and True if it is held.
+    """
+
+    rows: list[tuple[bytes, bytes, bool]]
     position: Position
     cursor: str | None
 
     @property
-    def text(self) -> str:
-        """The page as JSON."""
-        rest = {"position": position_json(self.position)} | ({"cursor": self.cursor} if self.cursor else {})
-        return f'{{"rows": [{", ".join(self.rows)}], {json_text(rest)[1:]}\n'
+    def texts(self) -> list[bytes]:
+        """The rows as JSON objects."""
+        return [
+            b'{"key": %b, "value": %b, "held": %b}' % (key, value, b"true" if held else b"false")
+            for key, value, held in self.rows
+        ]
 
 
-def read_page(reader: Engine, asked: PageRequest) -> RowPage:
-    """Read one page. PositionExpired if the feed no longer has the changes since the first page."""
-    with reader.snapshot() as snap:
-        position, last = (snap.position, None) if asked.cursor is None else _cursor_of(asked.cursor)
-        limits = dict(asked.limits)
-        if last is not None:
-            limits["stop" if asked.reverse else "start"] = decode_key(last)
-        former = {} if position == snap.position else _former(reader, snap, asked, position)
-        rows, size = list[str](), 0
-        cursor, shown = None, last
-        for encoded, group, value, held in _rows(snap, asked, limits, former):
-            if encoded == last:
-                continue
-            if len(rows) == asked.limit or size > _BYTES:
-                assert shown is not None, "a page has a row"
-                cursor = _cursor(position, shown)
-                break
-            rows.append(json_text({"key": group, "value": value, "held": held}))
-            size, shown = size + len(rows[-1]), encoded
+def read_page(reader: Engine, snap: Snapshot, asked: PageRequest, encode: Callable[[Any], bytes]) -> RowPage:
+    """Read one page in a snapshot; `encode` returns a key or a value as JSON.
+
+    PositionExpired if the feed no longer has the changes since the first page.
+    """
+    position, last = (snap.position, None) if asked.cursor is None else _cursor_of(asked.cursor)
+    limits = dict(asked.limits)
+    if last is not None:
+        limits["stop" if asked.reverse else "start"] = decode_key(last)
+    former = {} if position == snap.position else _former(reader, snap, asked, position)
+    rows, size = list[tuple[bytes, bytes, bool]](), 0
+    cursor, shown = None, last
+    for encoded, group, value, held in _rows(snap, asked, limits, former):
+        if encoded == last:
+            continue
+        if len(rows) == asked.limit or size > _BYTES:
+            assert shown is not None, "a page has a row"
+            cursor = _cursor(position, shown)
+            break
+        rows.append((encode(group), encode(value), held))
+        size, shown = size + len(rows[-1][0]) + len(rows[-1][1]), encoded
     return RowPage(rows, position, cursor)
 
 
@@ -123,7 +129,7 @@ def _key(row: _ROW) -> bytes:
 
 
 def _cursor(position: Position, last: bytes) -> str:
-    text = json_text([position_json(position), last.hex()])
+    text = json_text([position if isinstance(position, int) else list(position), last.hex()])
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -133,5 +139,5 @@ def _cursor_of(text: str) -> tuple[Position, bytes]:
         key = bytes.fromhex(last)
         decode_key(key)
     except (IndexError, PenstockError, TypeError, ValueError):
-        raise RequestRefused(400, "bad request", "the cursor is none that an answer had; begin without it") from None
+        raise DefinitionError("the cursor is none that an answer had; begin without it") from None
     return given if isinstance(given, int) else tuple(given), key
