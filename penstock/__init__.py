@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         UnknownName,
         ValueKind,
     )
+    from penstock.client import AsyncClient as AsyncClient
+    from penstock.client import Client as Client
+    from penstock.client import ClientTls as ClientTls
     from penstock.engine import (
         ConditionFailed,
         Engine,
@@ -112,6 +115,15 @@ else:
                 if called in module.__all__:
                     found = globals()[name] = getattr(module, called)
                     return found
+        if name in ("AsyncClient", "Client", "ClientTls"):
+            from importlib import import_module
+
+            try:
+                return getattr(import_module("penstock.client"), name)
+            except ModuleNotFoundError as error:
+                from penstock.cache import MissingExtra
+
+                raise MissingExtra(f"{error.name} (of grpcio)", "client") from None
         if name in ("connector", "spark"):
             from importlib import import_module
 

@@ -18,7 +18,7 @@ from penstock.core.generation_switch import (
 )
 from penstock.core.hidden_generation_writes import hidden_transaction, write_hidden
 from penstock.core.hold_retries import retry_holds
-from penstock.core.input.batches import ONE, Batch, batches_of, delivered, line_of
+from penstock.core.input.batches import ONE, Batch, batches_of, delivered, input_rows, line_of
 from penstock.core.input.decode_ahead import helped
 from penstock.core.input.document_size import MOST_BYTES, sized
 from penstock.core.input.fair_lock import FairLock
@@ -178,6 +178,7 @@ __all__ = [
     "helped",
     "hidden_transaction",
     "identity_of",
+    "input_rows",
     "is_built",
     "is_ready",
     "is_reindexed",

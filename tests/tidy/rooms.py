@@ -23,6 +23,7 @@ RANK = {
     "engine": 12,
     "spark": 13,
     "testing": 13,
+    "client": 13,
     "serve": 13,
     "cli": 14,
 }

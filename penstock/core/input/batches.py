@@ -148,7 +148,7 @@ def batches_of(docs: Any, batch: int | None) -> Iterator[Batch]:
     if isinstance(docs, Mapping):
         yield from _documents([docs], batch)
         return
-    source = _rows(docs)
+    source = input_rows(docs)
     if isinstance(source, list) and source and isinstance(source[0], bytes):
         yield from _lines(source, batch)
     else:
@@ -172,7 +172,7 @@ def delivered(batch: SpoutBatch, table: Table | None = None) -> Batch:
     return out
 
 
-def _rows(docs: Any) -> Iterable[Any]:
+def input_rows(docs: Any) -> Iterable[Any]:
     """Return the documents of a table of any kind, or the iterable itself."""
     if hasattr(docs, "to_pylist"):  # Arrow
         out: Iterable[Any] = docs.to_pylist()

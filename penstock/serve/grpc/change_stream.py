@@ -118,8 +118,8 @@ def change_of(change: Change) -> pb.Change:
 
 
 def _messages(changes: Sequence[pb.Change], reached: Position) -> Iterator[pb.Changes]:
-    """Yield messages of a few hundred changes; the last one has the position that is reached."""
-    for start in range(0, len(changes), _MESSAGE):
+    """Yield messages of a few hundred changes; the last one has the position that is reached, and may have none."""
+    for start in range(0, max(len(changes), 1), _MESSAGE):
         part = changes[start : start + _MESSAGE]
         last = start + _MESSAGE >= len(changes)
         yield pb.Changes(changes=part, token=position_field(reached) if last else b"")

@@ -19,6 +19,7 @@ from grpc_status import rpc_status
 from penstock.cache import BatchRejected, PenstockError, StoreDamaged, UnknownName
 from penstock.engine import ConditionFailed, SessionGap
 from penstock.serve.store.error_codes import RETRY_SECONDS, error_code
+from penstock.serve.store.store_access import HolderAbsent
 from penstock.views import PositionExpired, position_text
 
 __all__ = ["CallRefused", "abort", "refusal_of"]
@@ -73,7 +74,7 @@ def refusal_of(error: Exception, method: str) -> CallRefused:
     code = error_code(error)
     return CallRefused(
         grpc.StatusCode[code.rpc],
-        code.text.replace(" ", "_").upper(),
+        "NO_HOLDER" if isinstance(error, HolderAbsent) else code.text.replace(" ", "_").upper(),
         str(error),
         _about(error),
         RETRY_SECONDS if code.passes else None,

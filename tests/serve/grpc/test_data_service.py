@@ -168,7 +168,7 @@ def test_a_watch_begins_with_rows_and_resumes(server: RpcServer) -> None:
     upsert(server, order(4, "SE"), order(5))
     resumed = server.call("Watch", pb.WatchRequest(views=["revenue"], since=changes.token, prefix=b'"S"'))
     assert next(resumed).token == changes.token
-    assert [own.group for own in next(resumed).changes] == [b'"SE"']
+    assert next([own.group for own in message.changes] for message in resumed if message.changes) == [b'"SE"']
     resumed.cancel()
     with pytest.raises(grpc.RpcError) as wrong:
         next(server.call("Watch", pb.WatchRequest(views=["revenue"], since=b"99")))
