@@ -9,11 +9,11 @@ run that still fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.joined_trial import chained, joined, joined_early, layered
+from penstock.testing.inputs.joined_trial import chained, held, joined, joined_early, layered
 from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -23,10 +23,11 @@ from penstock.testing.partitions.partitioned_run import (
 )
 from penstock.testing.seeds.explanation import explained
 from penstock.testing.seeds.seed_search import Totals, attempt, smallest
+from penstock.testing.simulator.app_changes import variants_of
 from penstock.views import DeliveryMode
 
 TRIALS = trials()
-JOINED = (joined(), chained(), layered())
+JOINED = tuple(replace(own, others=variants_of(own.app)) for own in (joined(), chained(), layered(), held()))
 PARTITIONED_JOINED = (joined(), joined_early(), layered())
 
 

@@ -10,7 +10,7 @@ from penstock.mapreduce import count, max, sum
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords
 from penstock.views import App, field
 
-__all__ = ["chained", "joined", "joined_early", "layered"]
+__all__ = ["chained", "held", "joined", "joined_early", "layered"]
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
 _LONG = "x" * 450
@@ -112,3 +112,27 @@ def joined_early() -> Trial:
     ages = app.table_of("customers").view("greatest_age", key="name", value="age", reduce=max(), production="auto")
     ages.view("on_ages", key="value", reduce=count())
     return trial
+
+
+def held() -> Trial:
+    """Return an app whose joins hold documents, on sides with an index and on sides that are looked up by key."""
+    app = App("held")
+    orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
+    near = app.join("near", order=orders, customer=customers, on={"order.d": "customer.d"}, how="full", limit=12)
+    near.view("names", key="customer.name", value="order.n", reduce={"sum": sum(), "n": count()})
+    chain = {"one.c": "customer.id", "customer.d": "other.d"}
+    three = app.join("three", one=orders, customer=customers, other=orders, on=chain, limit=30)
+    three.view("ages", key="customer.name", value="one.n", reduce=sum())
+    three.view("pairs", key="other.name", value="customer.age", reduce=max())
+    values = (1, 2, None, {"no": 1})
+
+    def order(choose: Random, _: int) -> dict[str, Any]:
+        own: dict[str, Any] = {"c": choose.choice((1, 2, 3)), "d": choose.choice(values)}
+        return own | {"name": choose.choice(_NAMES[:2]), "n": choose.choice((1, 2))}
+
+    def customer(choose: Random, now: int) -> dict[str, Any]:
+        if choose.random() < 0.4:
+            return {"d": choose.choice(values)}
+        return {"name": choose.choice(_NAMES)} if choose.random() < 0.8 else {"age": now}
+
+    return Trial(app.name, app, lambda: TrialRecords({"orders": order, "customers": customer}, keys=(1, 2, 3)))

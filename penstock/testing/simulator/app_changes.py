@@ -53,29 +53,36 @@ def _rows(snap: Snapshot, name: str) -> list[Any]:
 
 
 def variants_of(app: App) -> tuple[App, ...]:
-    """Return apps that a store of this app may change to: one rebuilds half of the views, one drops the last view.
+    """Return apps that a store of this app may change to.
 
-    Joins, their sides and the views on them stay as they are, because a store with documents keeps no other ones.
+    One variant rebuilds half of the views and changes half of the joins. One drops the last view, and one the last
+    join, so the way back adds them. Joins of more than two sides stay, with all that they read and that reads them.
     """
-    sides = {source.name for join in app.joins() for side in join.sides for source in _with_sources(side.source)}
-    views = [view.name for view in app.views() if view.name not in sides and not _is_joined(view)]
+    kept = _kept(app)
+    views = [view.name for view in app.views() if view.name not in kept]
+    joins = [join.name for join in app.joins() if join.name not in kept]
     if not views:
         return ()
-    anew = changed(app, again=views[::2])
-    less = changed(app, without=views[-1:])
-    return (anew, less) if len(views) > 1 else (anew,)
+    anew = changed(app, again=[*views[::2], *joins[::2]])
+    less = [changed(app, without=names[-1:]) for names in (views, joins) if len(names) > (names is views)]
+    return (anew, *less)
 
 
-def _is_joined(view: View) -> bool:
-    *_, source = _with_sources(view)
-    return isinstance(source, Join)
+def _kept(app: App) -> set[str]:
+    """Return the names of joins of more than two sides, of the views and joins below them, and of those on them."""
+    above = {join.name for join in app.joins() if len(join.sides) > 2}
+    below = set(above)
+    for name in reversed(app.names()):
+        below |= {source.name for source in _sources(app.lookup(name)) if name in below}
+    for name in app.names():
+        above |= {name for source in _sources(app.lookup(name)) if source.name in above}
+    return above | below
 
 
-def _with_sources(source: Source) -> Iterator[Source]:
-    """Yield a source and the views that it is chained to, up to a table or a join."""
-    yield source
-    if isinstance(source, View):
-        yield from _with_sources(source.source)
+def _sources(definition: object) -> list[Source]:
+    if isinstance(definition, Join):
+        return [side.source for side in definition.sides]
+    return [definition.source] if isinstance(definition, View) else []
 
 
 def with_production(app: App, production: DeliveryMode) -> App:
@@ -99,8 +106,8 @@ def with_production(app: App, production: DeliveryMode) -> App:
 def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()) -> App:
     """Return a copy of the app.
 
-    For the views in `again` it toggles `sources`, so that they are rebuilt. It omits the views in `without`, and the
-    views that are chained to them.
+    For the views in `again` it toggles `sources`, so that they are rebuilt, and for the joins in it the limit. It omits
+    the definitions in `without`, and those that are chained to them.
     """
     out = App(app.name)
     made: dict[str, Source] = {}
@@ -108,9 +115,11 @@ def changed(app: App, again: Collection[str] = (), without: Collection[str] = ()
         definition = app.lookup(name)
         if isinstance(definition, Table):
             made[name] = out.add(replace(definition, app=out, order=out.size))
-        elif isinstance(definition, Join):
-            sides = tuple(replace(side, source=made[side.source.name]) for side in definition.sides)
-            made[name] = out.add(replace(definition, app=out, order=out.size, sides=sides))
+        elif isinstance(definition, Join) and name not in without:
+            if all(side.source.name in made for side in definition.sides):
+                sides = tuple(replace(side, source=made[side.source.name]) for side in definition.sides)
+                limit = definition.limit + (name in again)
+                made[name] = out.add(replace(definition, app=out, order=out.size, sides=sides, limit=limit))
         elif isinstance(definition, View) and name not in without and definition.source.name in made:
             sources = definition.sources != (name in again)
             source = made[definition.source.name]

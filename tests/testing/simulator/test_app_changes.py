@@ -154,3 +154,21 @@ def test_variants_are_other_apps_over_the_same_tables() -> None:
 
 def test_an_app_that_a_store_came_to_is_still_crash_equivalent() -> None:
     assert assert_crash_equivalent(after(), [[record] for record in LOG[:2]], most=60) > 30
+
+
+def test_variants_change_drop_and_add_joins() -> None:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    sold = app.join("sold", order=orders, customer=customers, on={"order.c": "customer.id"}, limit=5)
+    sold.view("sums", key="customer.country", value="order.a", reduce=ps.sum())
+    orders.view("counts", key="c", reduce=ps.count())
+    more = app.join("more", sale=sold, customer=customers, on={"sale.order.d": "customer.id"})
+    more.view("ages", key="customer.age", reduce=ps.count())
+    anew, less, fewer = variants_of(app)
+    assert [(join.name, join.limit) for join in anew.joins()] == [("sold", 6), ("more", 10_000_000)]
+    assert [view.sources for view in anew.views()] == [True, False, True]
+    assert [view.name for view in less.views()] == ["sums", "counts"]
+    assert [join.name for join in fewer.joins()] == ["sold"]
+    assert [view.name for view in fewer.views()] == ["sums", "counts"]
+    assert [view.name for view in changed(app, without=["sold"]).views()] == ["counts"]
+    assert changed(app, without=["sold"]).joins() == ()
