@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops serve-silence console-screenshots stubs lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops serve-silence console-load console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ campaign: $(READY) ## crash more: seeds after all those before; make campaign AR
 
 connector-kills: $(READY) ## kill stores that exchange data by connectors; ARGS="--kills 300 --kind worker --kind runs"
 	$(BIN)/python -m tests.spout.wallaroo_kills $(ARGS)
+
+console-load: $(READY) ## measure the console beside 10,000 changes per second; make console-load ARGS="--seconds 5"
+	$(BIN)/python -m tests.serve.browser.console_load $(ARGS)
 
 console-screenshots: $(READY) ## draw each page of the console into docs/console (needs chromium and chromedriver)
 	$(BIN)/python -m tests.serve.browser.screenshots

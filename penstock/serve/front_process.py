@@ -90,7 +90,7 @@ async def _serve(
     store: StoreReading, operations: OperationRunner, front: FrontSettings, started: Callable[[], object]
 ) -> None:
     service, settings = HttpService(store, operations), front.server
-    console = Console(store, service.watch)
+    console = Console(store, service.watch, operations)
     gate = Gate(
         service.application(console.routes, console.error),
         front.tokens,

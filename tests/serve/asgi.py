@@ -67,7 +67,7 @@ class AsgiServer:
         folder = OperationFolder.of_store(place)
         self.operations = OperationRunner(controlled, folder, AuditLog.of_store(place))
         self.service = HttpService(self.store, self.operations)
-        self.console = Console(self.store, self.service.watch)
+        self.console = Console(self.store, self.service.watch, self.operations)
         settings = {"meter": self.store.meter, "answer": self.console.refusal, **self._settings}
         self.gate = Gate(self.service.application(self.console.routes, self.console.error), self._tokens, **settings)
         self.metrics = Gate(metrics_application(self.store, self.calls), self._tokens, [])

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 from tests import closing
+from tests.serve.browser.browser import missing
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "grpc", "jinja2")
 _MISSING = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -17,10 +18,16 @@ collect_ignore_glob = (
     if _MISSING
     else []
 )
+_NO_BROWSER = missing()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if _NO_BROWSER:
+        _say(config, f"CONSOLE: NO TEST RAN IN A BROWSER, for these are missing: {', '.join(_NO_BROWSER)}")
     if _MISSING:
-        line = f"SERVE: NO TEST OF THE SERVER WAS RUN, for these packages are missing: {', '.join(_MISSING)}"
-        if line not in closing.lines(config):
-            closing.lines(config).append(line)
+        _say(config, f"SERVE: NO TEST OF THE SERVER WAS RUN, for these packages are missing: {', '.join(_MISSING)}")
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    if line not in closing.lines(config):
+        closing.lines(config).append(line)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from penstock.cache import PenstockError
 from penstock.serve.access.access_tokens import AccessToken, Permission
 from penstock.serve.console import store_pages
+from penstock.serve.console.action_pages import ActionPages
 from penstock.serve.console.document_page import document_data, table_data
 from penstock.serve.console.live_stream import LiveStream
 from penstock.serve.console.page_parameters import PageParameters
@@ -32,6 +33,7 @@ from penstock.serve.http.gate import TOKEN
 from penstock.serve.http.responses import RequestRefused, error_answer
 from penstock.serve.http.route_permissions import check_allowed
 from penstock.serve.http.routes import HttpRoute
+from penstock.serve.operations.operation_runner import OperationRunner
 from penstock.serve.store.position_watch import PositionWatch
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import json_text
@@ -54,11 +56,13 @@ _PAGES: dict[str, tuple[str, PageData]] = {
     "/metrics-page": ("metrics.html", store_pages.metrics_data),
 }
 
+_MORE = ("/sign-in", "/live", "/static/{name}", "/actions/{kind}", "/operations", "/operations/{number}", "/audit")
+
 
 class Console:
     """The pages of one front."""
 
-    def __init__(self, store: StoreReading, watch: PositionWatch) -> None:
+    def __init__(self, store: StoreReading, watch: PositionWatch, runner: OperationRunner) -> None:
         self.samples = StoreSamples(store)
         self.facts = StoreNumbers(store, self.samples)
         self.live = LiveStream(self.facts, watch)
@@ -72,6 +76,17 @@ class Console:
             HttpRoute("POST", "/sign-out", Permission.READ, self.sign_in.sign_out),
             HttpRoute("GET", "/static/{name}", None, files.get),
             HttpRoute("GET", "/live", Permission.READ, self.live.get),
+        ]
+        actions = ActionPages(self.facts, runner, self._rendering)
+        self.routes += [
+            HttpRoute("GET", "/actions/{kind}", Permission.READ, actions.get),
+            HttpRoute("POST", "/actions/{kind}", Permission.READ, actions.post),
+            HttpRoute("GET", "/operations", Permission.READ, actions.operations),
+            HttpRoute("GET", "/operations.json", Permission.READ, actions.operations),
+            HttpRoute("GET", "/operations/{number}", Permission.READ, actions.operation),
+            HttpRoute("POST", "/operations/{number}/cancel", Permission.ADMIN, actions.cancel),
+            HttpRoute("GET", "/audit", Permission.OPERATE, actions.audit),
+            HttpRoute("GET", "/audit.json", Permission.OPERATE, actions.audit),
         ]
         for path, (template, data) in _PAGES.items():  # a page checks the permission itself, once it knows the name
             twins = ["/index.json"] if path == "/" else [] if path.endswith("{name}") else [f"{path}.json"]
@@ -121,7 +136,7 @@ class Console:
 
 def routes_of_console() -> list[tuple[str, str]]:
     """Return method and path of each page, without a store."""
-    return [("GET", path) for path in (*_PAGES, "/sign-in", "/live", "/static/{name}")]
+    return [("GET", path) for path in (*_PAGES, *_MORE)]
 
 
 def _place(request: Request) -> str:

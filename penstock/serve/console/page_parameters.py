@@ -13,9 +13,14 @@ from penstock.serve.http.gate import TEMPLATE
 from penstock.serve.http.responses import JSON
 from penstock.views import group_of_text
 
-__all__ = ["PageParameters"]
+__all__ = ["PageParameters", "wants_json"]
 
 _TWINS = ("json", "csv", "jsonl")
+
+
+def wants_json(request: Request) -> bool:
+    """Return True if a request asks for data: it names JSON and no page."""
+    return not wants_page(request) and JSON in request.headers.get("accept", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,7 @@ class PageParameters:
         stem, dot, suffix = name.rpartition(".")
         if name not in names and dot and suffix in _TWINS:
             name, form = stem, suffix
-        elif request.scope[TEMPLATE].endswith(".json") or (
-            not wants_page(request) and JSON in request.headers.get("accept", "")
-        ):
+        elif request.scope[TEMPLATE].endswith(".json") or wants_json(request):
             form = "json"
         return cls(name, dict(request.query_params), form)
 

@@ -26,6 +26,8 @@ PAGES = {
     "sources": "/sources",
     "feed": "/feed",
     "metrics": "/metrics-page",
+    "drop": "/actions/Drop?kind=record",
+    "operations": "/operations",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -60,7 +61,7 @@ def test_a_random_request_is_answered(
     body: bytes,
     kind: str,
 ) -> None:
-    path = route[1].replace("{name}", quote(name or "revenue", safe=""))
+    path = re.sub("{.*}", quote(name or "revenue", safe=""), route[1])
     query = "&".join(f"{quote(one)}={quote(value)}" for one, value in asked)
     sent = {"authorization": f"Bearer {TOKEN}", "content-type": kind, **headers}
     answer = server.ask(route[0], f"{path}?{query}", body, **sent)
