@@ -74,8 +74,9 @@ class OperationFolder:
         if record is None or record.state.ended:
             return record
         with self._turn():
-            record = self._read(number)
-            if record is not None and not record.state.ended and not self._runs(record):
+            running = self._runs(record)
+            record = self._read(number)  # a claim writes the outcome before it lets the lock go
+            if record is not None and not record.state.ended and not running:
                 record = replace(record, state=OperationState.FAILED, error=_LOST, ended=self._clock())
                 self.write(record)
                 self.lost(record)

@@ -83,7 +83,7 @@ def test_wrong_arguments_are_refused_before_the_form(server: AsgiServer) -> None
 
 def test_a_check_and_a_group_show_their_results(server: AsgiServer) -> None:
     found = done(server, ask(server, "POST", "/actions/Check", form_value=form_value_of(TOKEN)))
-    assert (found["state"], found["facts"]["ok"]) == ("done", True)
+    assert (found["state"], found["error"], found["facts"]["ok"]) == ("done", None, True)
     shown = ask(server, "GET", "/actions/Restate?name=by_day&group=[%22NO%22,null]")
     assert b"now 1" in shown.body
     form = {"form_value": form_value_of(TOKEN), "name": "by_day", "group": '["NO",null]'}

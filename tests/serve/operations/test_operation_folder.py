@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from penstock.serve.operations.operation_folder import KEPT, OperationFolder
-from penstock.serve.operations.operation_record import OperationCancelled, OperationState, OperationUnderWay
+from penstock.serve.operations.operation_record import (
+    OperationCancelled,
+    OperationRecord,
+    OperationState,
+    OperationUnderWay,
+)
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,3 +148,17 @@ def test_an_operation_whose_process_ended_is_failed(tmp_path: Path) -> None:
     assert folder.find("1") == found
     assert lost == ["1"]
     claim.end(OperationState.DONE)
+
+
+def test_an_operation_that_ends_during_a_look_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = folder_in(tmp_path)
+    claim, runs = folder.begin("Check", "board"), folder._runs
+
+    def after_its_end(record: OperationRecord) -> bool:
+        claim.end(OperationState.DONE, "1")
+        return runs(record)
+
+    monkeypatch.setattr(folder, "_runs", after_its_end)
+    found = folder.find(claim.record.id)
+    assert found is not None
+    assert (found.state, found.result, found.error) == (OperationState.DONE, "1", "")
