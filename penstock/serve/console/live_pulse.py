@@ -2,7 +2,7 @@
 
 A frame has the last result of each group that changed since the frame before. Invariants:
 
-- there is at most one frame per 250 ms; the first change after a pause comes at once;
+- there is at most one frame per 250 ms, or per 100 ms while few groups change; a change after a rest comes at once;
 - only the last frames are kept. A page that missed one reads the feed itself, or loads its rows again;
 - a frame of more than `MOST_CHANGES` changes has no rows of that view, and pages load theirs again.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from penstock.cache import encode_key
+from penstock.cache import PenstockError, encode_key
 from penstock.serve.console.store_numbers import StoreNumbers
 from penstock.serve.store.position_watch import PositionWatch
 from penstock.views import Position, PositionAhead, PositionExpired
@@ -28,6 +28,8 @@ __all__ = ["MOST_CHANGES", "FrameChanges", "LiveFrame", "LivePulse", "read_chang
 
 MOST_CHANGES = 20_000
 _PAUSE = 0.25  # seconds between two frames
+_SHORT = 0.1  # the same, after a frame of few changes
+_FEW = 100
 _IDLE = 1.0  # seconds after which a frame comes without a change, as rates fall
 _KEPT = 4  # frames
 
@@ -113,10 +115,22 @@ class LivePulse:
             found = [frame for frame in self.frames if frame.number > number]
             if found:
                 return found
+            if self._task is None or self._task.done():
+                break  # it failed, so the page connects again, and begins another
             await self._next.wait()
         return []
 
     async def _run(self) -> None:
+        try:
+            await self._make_frames()
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        following, self._next = self._next, asyncio.Event()
+        following.set()
+
+    async def _make_frames(self) -> None:
         clock = asyncio.get_running_loop().time
         position: Position = None
         made = clock()
@@ -124,17 +138,23 @@ class LivePulse:
             moved = await self._watch.wait(position, _IDLE)
             if self._watch.ended:
                 break
+            if not moved and position is None:
+                continue  # the store could not be read yet
             until = self._watch.position if moved else position
             read = partial(self._read, list(self._views), position, until)
-            changes, numbers, points = await self._facts.store.read(read)
+            try:
+                changes, numbers, points = await self._facts.store.read(read)
+            except PenstockError:  # the store is being replaced; pages continue with the next frame
+                await asyncio.sleep(_IDLE)
+                continue
             self._number += 1
             now = clock()
             self.frames.append(LiveFrame(self._number, position, until, now - made, changes, numbers, points))
             position, made = until, now
-            following, self._next = self._next, asyncio.Event()
-            following.set()
-            await asyncio.sleep(_PAUSE)
-        self._next.set()
+            self._wake()
+            if moved:
+                many = sum(own.count for own in changes.values()) > _FEW
+                await asyncio.sleep(_PAUSE if many else _SHORT)
 
     def _read(
         self, views: list[str], since: Position, until: Position

@@ -108,6 +108,9 @@ def _attention(status: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     for line in [] if scrub is None else scrub["damaged"]:
         yield _item("bad", f"Damaged page: {line}", "Restore a copy, or run `penstock check --fix`.", "/repair")
     for one in status["reading"]:
+        if one["lag"]:
+            text = f"{one['source']} is {one['lag']:,} records behind."
+            yield _item("info", text, "See the sources.", "/sources?sort=lag")
         if one["state"] in ("stopped", "paused", "failed"):
             yield _item("warn", f"The source {one['source']} is {one['state']}.", "See the sources.", "/sources")
 

@@ -191,7 +191,10 @@ def sources_data(facts: StoreNumbers, asked: PageParameters) -> dict[str, Any]:
     reading = {own["source"]: own for own in status["reading"]}
     names = sorted({*status["sources"], *reading})
     rows = [{"source": name, "offset": status["sources"].get(name), **reading.get(name, {})} for name in names]
-    return {"sources": [_source(row) for row in rows]}
+    listed = [_source(row) for row in rows]
+    if asked.given("sort") == "lag":
+        listed.sort(key=lambda own: -(own["lag"] or 0))
+    return {"sources": listed, "sort": asked.given("sort")}
 
 
 def _source(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock.cache import PenstockError
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import Position
 
 __all__ = ["PositionWatch"]
 
 _LOOK = 0.01  # seconds between two looks
+_AGAIN = 1.0  # the same, after an error
+_log = logging.getLogger("penstock.serve")
 
 
 class PositionWatch:
@@ -63,8 +67,13 @@ class PositionWatch:
     async def _look(self) -> None:
         """Wake the followers after each commit."""
         while True:
-            with self._store.snapshot() as snap:
-                found = snap.position
+            try:
+                with self._store.snapshot() as snap:
+                    found = snap.position
+            except PenstockError as error:  # followers wait until the store can be read again
+                _log.warning("the position is not known at present: %s", error)
+                await asyncio.sleep(_AGAIN)
+                continue
             if found != self.position:
                 self.position = found
                 moved, self._moved = self._moved, asyncio.Event()

@@ -75,7 +75,7 @@ def _draw(browser: Any, server: RunningServer, name: str, path: str, width: int,
     browser.get(f"http://127.0.0.1:{server.port}{path}")
     if name == "view":
         put(server, "orders", orders(40, 100_000))
-        browser.execute_async_script("setTimeout(arguments[0], 700)")
+        browser.execute_async_script("setTimeout(arguments[0], 1800)")
     height = min(browser.execute_script("return document.documentElement.scrollHeight"), 1_100)
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     drawn = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})

@@ -59,6 +59,16 @@ def until(browser: Any, condition: Any) -> Any:
     return WebDriverWait(browser, PATIENCE, poll_frequency=0.02).until(condition)
 
 
+def press(browser: Any, *place: str) -> None:
+    """Click an element that leads to another page, and wait for that page."""
+    from selenium.webdriver.support.expected_conditions import staleness_of
+
+    element = browser.find_element(*place)
+    element.click()
+    until(browser, staleness_of(element))
+    until(browser, lambda b: b.execute_script("return document.readyState") == "complete")
+
+
 def asked(browser: Any) -> set[str]:
     """Return the hosts that the browser asked since the last call."""
     from urllib.parse import urlsplit
@@ -176,9 +186,9 @@ def test_pages_fit_a_phone_and_follow_the_dark_mode(server: RunningServer, brows
 def test_a_check_goes_through_its_page_to_its_result(server: RunningServer, browser: Any, scripts: bool) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
     browser.get(address(server, "/repair"))
-    browser.find_element("link text", "Check all views").click()
+    press(browser, "link text", "Check all views")
     assert "changes nothing" in browser.find_element("css selector", "main").text
-    browser.find_element("css selector", ".confirm button").click()
+    press(browser, "css selector", ".confirm button")
     until(browser, lambda b: b.find_elements("css selector", "h1 + .badge.good"))
     assert "/operations/" in browser.current_url
     assert "documents" in browser.find_element("css selector", "dl").text
@@ -189,22 +199,22 @@ def test_entries_are_retried_and_dropped_after_a_confirmation(server: RunningSer
     browser.get(address(server, "/quarantine?kind=record"))
     before = len(browser.find_elements("css selector", ".entry"))
     browser.find_elements("css selector", ".entry input[name=ids]")[-1].click()
-    browser.find_element("css selector", "button[formaction='/actions/Retry']").click()
-    browser.find_element("css selector", ".confirm button").click()
+    press(browser, "css selector", "button[formaction='/actions/Retry']")
+    press(browser, "css selector", ".confirm button")
     until(browser, lambda b: b.find_elements("css selector", "h1 + .badge.good"))
     browser.get(address(server, "/quarantine?kind=record"))
     assert len(browser.find_elements("css selector", ".entry")) == before, "it fails again, so it stays"
     browser.find_elements("css selector", ".entry input[name=ids]")[-1].click()
-    browser.find_element("css selector", "button[formaction='/actions/Drop']").click()
+    press(browser, "css selector", "button[formaction='/actions/Drop']")
     name = browser.find_element("css selector", ".confirm code").text
     browser.find_element("css selector", ".confirm input[name=typed]").send_keys("other")
-    browser.find_element("css selector", ".confirm button").click()
+    press(browser, "css selector", ".confirm button")
     assert "nothing was done" in browser.find_element("css selector", "main").text
     browser.back()
     field = browser.find_element("css selector", ".confirm input[name=typed]")
     field.clear()
     field.send_keys(name)
-    browser.find_element("css selector", ".confirm button").click()
+    press(browser, "css selector", ".confirm button")
     until(browser, lambda b: b.find_elements("css selector", "h1 + .badge.good"))
     browser.get(address(server, "/quarantine?kind=record"))
     assert len(browser.find_elements("css selector", ".entry")) == before - 1
@@ -212,19 +222,19 @@ def test_entries_are_retried_and_dropped_after_a_confirmation(server: RunningSer
 
 def test_a_group_is_restated_from_its_page(server: RunningServer, browser: Any) -> None:
     browser.get(address(server, "/views/revenue/why?group=NO"))
-    browser.find_element("link text", "Restate this group").click()
+    press(browser, "link text", "Restate this group")
     assert "now {" in browser.find_element("css selector", "main").text
-    browser.find_element("css selector", ".confirm button").click()
+    press(browser, "css selector", ".confirm button")
     until(browser, lambda b: b.find_elements("css selector", "h1 + .badge.good"))
     assert "total" in browser.find_element("css selector", "dl").text
 
 
 def test_signing_out_ends_the_session(server: RunningServer, browser: Any) -> None:
     browser.get(address(server, "/"))
-    browser.find_element("css selector", ".user button").click()
+    press(browser, "css selector", ".user button")
     until(browser, lambda b: b.current_url == address(server, "/sign-in"))
     browser.get(address(server, "/graph"))
     assert browser.find_element("css selector", "h1").text == "Sign in"
     browser.find_element("css selector", "input[name=token]").send_keys(server.token)
-    browser.find_element("css selector", ".stack button").click()
+    press(browser, "css selector", ".stack button")
     until(browser, lambda b: b.current_url == address(server, "/graph"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import encode_key
+from penstock.cache import StoreMissing, encode_key
 from penstock.serve.console import live_pulse
 from penstock.serve.console.live_pulse import read_changes
 from tests.serve.asgi import AsgiServer, shop, until
@@ -52,6 +52,7 @@ async def put_while(server: AsgiServer, path: str, stop: Stop, *documents: dict[
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_pulse, "_PAUSE", 0.01)
+    monkeypatch.setattr(live_pulse, "_SHORT", 0.01)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -138,6 +139,27 @@ def test_pages_share_reads_and_frames_are_few() -> None:
         server.run(watch())
         assert server.console.live.pages == 0
         assert reads <= 40 + 20, "one read per frame, not one per page and frame"
+
+
+def test_a_page_continues_after_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_pulse, "_IDLE", 0.01)
+    app = shop()
+    with ps.open(app, None) as engine, AsgiServer(engine, app) as server:
+        status, snapshot, failed = engine.status, server.store.snapshot, list[str]()
+
+        def once(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
+            def wrapped() -> Any:
+                if name not in failed:
+                    failed.append(name)
+                    raise StoreMissing("state")
+                return call()
+
+            return wrapped
+
+        engine.status = once("status", status)  # type: ignore[method-assign]
+        server.store.snapshot = once("snapshot", snapshot)  # type: ignore[method-assign]
+        server.run(put_while(server, "/live?view=revenue&since=0", shows("NO", ["1", "1"]), document(1, 1)))
+        assert sorted(failed) == ["snapshot", "status"]
 
 
 def test_streams_end_with_the_server() -> None:

@@ -32,6 +32,7 @@ function changeRow(row, change) {
 
 function flash(row) {
   row.classList.remove("moved");
+  row.addEventListener("animationend", () => row.classList.remove("moved"), { once: true });
   requestAnimationFrame(() => row.classList.add("moved"));
 }
 
