@@ -137,6 +137,7 @@ def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["penstock.spark.backfill_job.backfill_driver"]
     monkeypatch.setattr(module, "BUCKET", 2_000)
     monkeypatch.setattr(module, "_RANGE", 12)
+    monkeypatch.setattr(sys.modules["penstock.spark.backfill_job.join_tasks"], "_ROWS", 4)
 
 
 def agreed(monkeypatch: pytest.MonkeyPatch, folder: Path, app: ps.App, records: list[ps.Record]) -> None:

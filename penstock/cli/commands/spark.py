@@ -65,7 +65,7 @@ def backfill(
     refill: bool,
     offsets: tuple[str, ...],
 ) -> int:
-    """Fill a new store and all its views from files, in Spark tasks. The result equals that of `load`.
+    """Fill a new store and all its views and joins from files, in Spark tasks. The result equals that of `load`.
 
     A URI is a path, of a file that `load` reads or of a folder of such files, or file:PATH?format=csv. Files of one
     table are read in the order in which they are named, and `load` continues where they ended. A folder has no order:
@@ -75,9 +75,10 @@ def backfill(
     under until=. `run` continues there. The store appears when it is complete, not before. After a kill the next run
     starts again. On one machine `load` is faster.
 
-    With --refill the store exists, and others may write it meanwhile. The named tables, and all views on them, are
-    rebuilt beside it. Records that are written to them meanwhile are applied on top. Then readers see all of it at
-    once, and sources continue from the printed offsets. If a topic was dumped at known offsets, --offset names them.
+    With --refill the store exists, and others may write it meanwhile. The named tables, and all views and joins on
+    them, are rebuilt beside it. Name all tables of a join. Records that are written to them meanwhile are applied on
+    top. Then readers see all of it at once, and sources continue from the printed offsets. If a topic was dumped at
+    known offsets, --offset names them.
     """
     app = load_app(ctx)
     given, known = _table_inputs(app, sources), _offsets(offsets)

@@ -117,9 +117,9 @@ def backfill(
     total.
 
     With `refill` the store exists, and this process or another may write to it meanwhile. The named tables, and all
-    views on them, are built again beside it. Records since the start are applied to them. Then readers see all of it
-    from one position on, and the feed has the differences. Other tables stay. The partitions of a store switch
-    together.
+    views and joins on them, are built again beside it. Name all tables of a join. Records since the start are applied
+    to them. Then readers see all of it from one position on, and the feed has the differences. Other tables stay. The
+    partitions of a store switch together.
 
     ps.spark.backfill(app, "state", users=df, orders="orders.jsonl")
     """

@@ -26,7 +26,6 @@ from penstock.views import App, FieldMap, Source, View, all_joins, shown_join, s
 
 __all__ = [
     "ContributionCollector",
-    "are_many",
     "collecting_nodes",
     "entries_data",
     "put_holds",
@@ -34,14 +33,9 @@ __all__ = [
     "read_entries",
 ]
 
-_MOST = 1 << 18  # contributions in memory before they are written
-
 
 class ContributionCollector(ViewNode):
     """A node that collects the contributions to one view. Other tasks compute the view's rows."""
-
-    n = 0
-    """The number of contributions in memory."""
 
     def __init__(self, view: View, number: int, spaces: Spaces | None) -> None:
         super().__init__(view, number, spaces, True)
@@ -52,7 +46,6 @@ class ContributionCollector(ViewNode):
         assert not minus.n, "a new store has no contribution to retract"
         if plus.n:
             self._parts.append(plus)
-            self.n += plus.n
 
     def advance_small(self, reader: Reader, plus: FewContributions, minus: FewContributions, writes: Writes) -> None:
         """Collect a few contributions."""
@@ -71,7 +64,7 @@ class ContributionCollector(ViewNode):
 
     def heard(self) -> Contributions | None:
         """Return all contributions collected so far, and clear them."""
-        parts, self._parts, self.n = self._parts, [], 0
+        parts, self._parts = self._parts, []
         return Contributions.join(parts) if parts else None
 
 
@@ -102,12 +95,6 @@ def entries_data(entries: Entries) -> bytes:
 def read_entries(data: bytes, width: int) -> Entries:
     """Return entries from their bytes. `width` is the number of fields of their side."""
     return read_changes(data, width).entries
-
-
-def are_many(nodes: Sequence[ViewNode], writes: Writes) -> bool:
-    """Return True if the collected contributions should be written before more are added."""
-    sides = sum(part.n for node in nodes if isinstance(node, SideNode) for part in _gathered(node, writes))
-    return sides + sum(node.n for node in nodes if isinstance(node, ContributionCollector)) >= _MOST
 
 
 def _gathered(node: SideNode, writes: Writes) -> list[Contributions]:

@@ -4,7 +4,7 @@ Ranges divide the positions of entries evenly, so all entries of a condition val
 the engine's own code, as the first transaction of a store would. A key side is joined like any other. Invariants:
 
 - An entry with a null condition value matches nothing. So any task may have it, by the hash of its key.
-- Rows are joined and collected in blocks. Only their remembered emissions and holds stay in memory.
+- Rows are joined in blocks. Their results are written once they are many, so memory does not grow with the rows.
 - Pages of a range are written in the order of their keys, and ranges have that order too.
 """
 
@@ -19,12 +19,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.cache import MemoryStore, Reader
+from penstock.cache import MemoryStore, Reader, Writer
 from penstock.join import (
     Entries,
     How,
     Ints,
     JoinChange,
+    LimitHold,
     SideChange,
     SideIndex,
     fill_pages,
@@ -37,7 +38,6 @@ from penstock.join import (
 )
 from penstock.mapreduce import FunctionMapper, Writes, emissions_db, held_db
 from penstock.spark.backfill_job.contribution_collector import (
-    are_many,
     collecting_nodes,
     entries_data,
     put_holds,
@@ -52,6 +52,7 @@ __all__ = ["ConditionRanges", "JoinRangeTask", "JoinSplitTask"]
 
 _POSITION = 64  # bits of a position
 _KEY = np.uint64(32)  # bits of it that come from the key
+_ROWS = 1 << 18  # joined rows after which their results are written
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -143,45 +144,73 @@ class JoinRangeTask:
 
     def _joined(self, number: int, blobs: Sequence[Sequence[bytes]]) -> TaskReport:
         own = next(r for r in self.ranges if r.first <= number < r.first + r.count)
-        app = self.layout.app.app()
-        join = _join_of(app, own.join)
-        sides, store, writes = side_views(join), MemoryStore(), Writes()
+        join = _join_of(self.layout.app.app(), own.join)
+        widths = [len(side.projection) for side in side_views(join)]
         entries = [
-            Entries.join([Entries.none(len(side.projection)), *(read_entries(b, len(side.projection)) for b in data)])
-            for side, data in zip(sides, blobs, strict=True)
+            Entries.join([Entries.none(width), *(read_entries(blob, width) for blob in data)]).sorted()
+            for width, data in zip(widths, blobs, strict=True)
         ]
-        entries = [part.sorted() for part in entries]
         path = os.path.join(self.layout.folder, f"joined-{self.level}-{number}")
         report = TaskReport(number, path, {}, sum(map(len, entries)))
-        readers = collecting_nodes(app, join, self.layout, None)
-        with TaskResultFile(path) as frames:
-            with store.write() as writer:
-                change = _change(writer, join, entries)
-                shown = row_sides(join, sides)
-                for block in change.rows():
-                    rows = selected(shown, block, join.filter)
-                    if rows.i.size:
-                        send_rows(writer, shown, readers, partial(iter, [rows]), writes)
-                    if are_many(readers, writes):
-                        put_shares(frames, readers, writes, report)
-                limited = held_values(change)
-                put_limit_holds(self.layout.views[join.name], limited, writes)
-                writes.write(writer)
-                dbs = [held_db(self.layout.views[join.name])]
-                for side, part in zip(sides, entries, strict=True):
-                    if not side.by_key:
-                        dbs.append(side_pages_db(self.layout.views[side.name]))
-                        null = part.null()
-                        fill_pages(writer, dbs[-1], own.begin(number), part if null is None else part.take(~null))
-            if limited:
-                report.held[shown_join(join.name)] = len(limited)
-            with store.read() as reader:
-                dbs += [emissions_db(node.number) for node in readers if isinstance(node.mapper, FunctionMapper)]
-                for db in dbs:
-                    frames.add_rows(db, reader)
-                put_holds(frames, readers, reader, report)
-            put_shares(frames, readers, writes, report)
+        with TaskResultFile(path) as frames, MemoryStore().write() as writer:
+            _RangeJoin(self.layout, join, writer, frames, report).run(entries, own.begin(number))
         return report
+
+
+class _RangeJoin:
+    """The join of the entries of one range, with its results in a file. The store in memory is empty before it."""
+
+    def __init__(self, layout: JobPlan, join: Join, writer: Writer, frames: TaskResultFile, report: TaskReport) -> None:
+        self._join, self._sides = join, side_views(join)
+        self._numbers = layout.views
+        self._readers = collecting_nodes(layout.app.app(), join, layout, None)
+        self._writer, self._frames, self._report = writer, frames, report
+        self._writes = Writes()
+
+    def run(self, entries: Sequence[Entries], begin: int) -> None:
+        """Write the rows for the readers, the condition values above the limit, and the pages of the side indexes."""
+        change = _change(self._writer, self._join, entries)
+        shown, sent = row_sides(self._join, self._sides), 0
+        for block in change.rows():
+            rows = selected(shown, block, self._join.filter)
+            if rows.i.size:
+                send_rows(self._writer, shown, self._readers, partial(iter, [rows]), self._writes)
+            sent += rows.i.size
+            if sent >= _ROWS:
+                self._write_sent()
+                sent = 0
+        self._write_sent()
+        self._write_limited(held_values(change))
+        for side, part in zip(self._sides, entries, strict=True):
+            if not side.by_key:
+                null = part.null()
+                db = side_pages_db(self._numbers[side.name])
+                fill_pages(self._writer, db, begin, part if null is None else part.take(~null))
+                self._write_rows(db)
+
+    def _write_sent(self) -> None:
+        """Write all that the readers collected, the emissions that they remember, and the rows that they hold."""
+        self._writes.write(self._writer)
+        put_shares(self._frames, self._readers, self._writes, self._report)
+        put_holds(self._frames, self._readers, self._writer, self._report)
+        for node in self._readers:
+            self._writer.clear(held_db(node.number))
+            if isinstance(node.mapper, FunctionMapper):
+                self._write_rows(emissions_db(node.number))
+        self._writes = Writes()
+
+    def _write_limited(self, limited: Sequence[LimitHold]) -> None:
+        writes, number = Writes(), self._numbers[self._join.name]
+        put_limit_holds(number, limited, writes)
+        writes.write(self._writer)
+        self._write_rows(held_db(number))
+        if limited:
+            name = shown_join(self._join.name)
+            self._report.held[name] = self._report.held.get(name, 0) + len(limited)
+
+    def _write_rows(self, db: str) -> None:
+        self._frames.add_rows(db, self._writer)
+        self._writer.clear(db)
 
 
 def _change(reader: Reader, join: Join, entries: Sequence[Entries]) -> JoinChange:
