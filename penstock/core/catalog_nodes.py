@@ -91,6 +91,7 @@ class NodeMaker:
         views = self._views_on(reader, stream, spaces, known)
         node = StreamNode(stream, log.table, views, log, spaces, self.seed, watermarks)
         node.ts_kind = self.kinds.get(stream.name)
+        node.open_ids(reader)
         return node
 
     def joins(self, reader: Reader, tables: Mapping[str, TableNode], known: dict[str, ViewNode]) -> JoinNodes:

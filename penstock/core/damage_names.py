@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.cache import META, DatabaseLabel, log_db, number_text, stored_key_text
 from penstock.core.metadata.catalog import Catalog
+from penstock.flow import ids_db
 from penstock.gateway import META_PLACE, QUARANTINE, table_labels
 from penstock.join import side_dbs
 from penstock.mapreduce import FEED, held_db, resting_db, view_labels
@@ -51,6 +52,7 @@ def database_labels(catalog: Catalog | None) -> dict[str, DatabaseLabel]:
             out |= {
                 words: DatabaseLabel(words, number_text("record")),
                 log_db(entry.number): DatabaseLabel(words, number_text("record"), _HELD),
+                ids_db(entry.number): DatabaseLabel(f"{words}, ids", lambda key: f"row {key.hex()}"),
             }
             continue
         if entry.target["kind"] in ("join", "side"):

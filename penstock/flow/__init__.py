@@ -2,6 +2,7 @@
 
 from penstock.flow.late_records import AsideRecord, read_late
 from penstock.flow.protocol import Clock
+from penstock.flow.recent_ids import ids_db
 from penstock.flow.source_watermarks import SourceKind, kind_of_source
 from penstock.flow.stream_node import HeldRecordLog, StreamNode
 from penstock.flow.times import FAR, NEVER, micros_of_value, shown_time, time_text
@@ -28,6 +29,7 @@ __all__ = [
     "Watermarks",
     "close_windows",
     "final_number",
+    "ids_db",
     "kind_of_source",
     "micros_of_value",
     "read_late",

@@ -33,6 +33,7 @@ from penstock.cache import (
     stored_key,
 )
 from penstock.flow.late_records import in_open_windows, set_aside
+from penstock.flow.recent_ids import RecentIds
 from penstock.flow.times import micros_of
 from penstock.flow.watermarks import Watermarks
 from penstock.gateway import (
@@ -169,6 +170,7 @@ class StreamNode(TableNode):
     ) -> None:
         self.stream = stream
         self._watermarks = watermarks
+        self._ids = RecentIds(number, stream.ids) if stream.key.paths else None
         super().__init__(stream, number, views, log, spaces, seed)
 
     def _start(self, spaces: Spaces) -> None:
@@ -178,6 +180,11 @@ class StreamNode(TableNode):
 
     def make_room(self, keys: int) -> None:
         """Do nothing: a stream keeps no keys in memory."""
+
+    def open_ids(self, reader: Reader) -> None:
+        """Read the recent ids, if records have ids."""
+        if self._ids is not None:
+            self._ids.open(reader)
 
     # -- a batch
 
@@ -201,6 +208,11 @@ class StreamNode(TableNode):
             reason = f"its ts is more than 290,000 years from 1970; is unit={self.stream.unit!r} its unit?"
             rejected.update((int(places[i]), reason) for i in at[far].tolist())
             at, docs, stamps, ts = at[~far], docs[~far], stamps.take(~far), ts[~far]
+        if at.size and self._ids is not None:
+            k0, k1 = records.k0[~far], None if records.k1 is None else records.k1[~far]
+            fresh = self._ids.take(reader, k0, k1, self._watermarks.now, writes)
+            outcome[places[at[~fresh]]] = Outcome.EQUAL
+            at, docs, stamps, ts = at[fresh], docs[fresh], stamps.take(fresh), ts[fresh]
         if not at.size:
             return report
         lows = self._watermarks.take(self.stream.name, ts, writes)

@@ -182,6 +182,11 @@ class Watermarks:
         self._stages[view] = stage
 
     @property
+    def now(self) -> int:
+        """The clock reading of this transaction."""
+        return self._now
+
+    @property
     def source(self) -> str | None:
         """The source partition of the records of this transaction."""
         return self._source

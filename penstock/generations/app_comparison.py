@@ -65,7 +65,7 @@ def _fixed(definition: Described) -> Described:
     """Return the part of a definition of a table or stream that can't change."""
     if definition["kind"] != "stream":
         return definition
-    return {name: definition[name] for name in ("kind", "ts", "broker_ts", "unit")}
+    return {name: definition.get(name) or None for name in ("kind", "ts", "broker_ts", "unit", "id")}
 
 
 def _change(known: Catalog, before: dict[str, Changed], name: str, definition: Described) -> Changed | None:

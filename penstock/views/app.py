@@ -109,6 +109,8 @@ class App:
         idle: str | float | None = None,
         ahead: str | float = "5m",
         sources: tuple[str, ...] | None = None,
+        id: str | None = None,
+        ids: str | float = "10m",
     ) -> Stream:
         """Define a stream of records by `ts`, the path of their time (or "@kafka": the broker's timestamp).
 
@@ -118,10 +120,13 @@ class App:
         nothing left to read no longer counts. A ts more than `ahead` in front of the clock raises no watermark.
         `sources` names source partitions that must give a record first. `unit` is that of ts that are numbers.
 
+        `id` is the path of a field that tells records apart, such as an event id. A record with an id that came within
+        `ids`, by the clock, is a repeated one: it changes nothing and counts as equal.
+
         >>> App("web").stream("searches", ts="at", lateness="2s", idle="30s").idle
         30000000
         """
-        return self.add(make_stream(self, name, ts, unit, lateness, idle, ahead, sources))
+        return self.add(make_stream(self, name, ts, unit, lateness, idle, ahead, sources, id, ids))
 
     def join(
         self,

@@ -36,6 +36,7 @@ class Stream(Table):
     idle: int | None
     ahead: int
     expected: tuple[str, ...]
+    ids: int  # the time for which ids are known; `key` is the path of the id, if there is one
 
     @property
     def has_watermark(self) -> bool:
@@ -58,6 +59,8 @@ class Stream(Table):
             "idle": None if self.idle is None else duration_text(self.idle),
             "ahead": duration_text(self.ahead),
             "expected": list(self.expected),
+            "id": [list(path) for path in self.key.paths],
+            "ids": duration_text(self.ids),
         }
 
 
@@ -70,6 +73,8 @@ def make_stream(
     idle: object,
     ahead: object,
     sources: Any,
+    id: object = None,
+    ids: object = "10m",
 ) -> Stream:
     """Check the arguments of `App.stream`, and return the stream."""
     check_name("stream", name)
@@ -87,11 +92,16 @@ def make_stream(
         raise DefinitionError(
             f"sources= {what} is {key_text(sources)}; write a tuple of names of source partitions, such as ('eu', 'us')"
         )
+    if id is not None and not isinstance(id, str):
+        raise DefinitionError(f"id= {what} is {key_text(id)}; write the path of a field that tells records apart")
+    kept = duration_of(ids, f"ids= {what}", unit)
+    if not kept:
+        raise DefinitionError(f"ids= {what} is {key_text(ids)}; write the time for which a repeated id is recognized")
     return Stream(
         app,
         name,
         app.size,
-        _NO_KEY,
+        _NO_KEY if id is None else Key.of(id, f"id= {what}"),
         None if ts == BROKER else parse_path(ts, f"ts= {what}"),
         ts == BROKER,
         Merge.REPLACE,
@@ -102,6 +112,7 @@ def make_stream(
         None if idle is None else duration_of(idle, f"idle= {what}", unit),
         duration_of(ahead, f"ahead= {what}", unit),
         () if sources is None else tuple(dict.fromkeys(sources)),
+        kept,
     )
 
 
@@ -110,7 +121,14 @@ def stream_from(app: Definitions, described: Mapping[str, Any]) -> Stream:
     unit, lateness, idle, ahead = (described[name] for name in ("unit", "lateness", "idle", "ahead"))
     made = make_stream(app, described["name"], BROKER, unit, lateness, idle, ahead, described["expected"] or None)
     path = described["ts"]
-    return replace(made, ts=None if path is None else tuple(path), broker_ts=described["broker_ts"])
+    id_paths = tuple(tuple(own) for own in described.get("id", ()))
+    return replace(
+        made,
+        ts=None if path is None else tuple(path),
+        broker_ts=described["broker_ts"],
+        key=Key(id_paths, True) if id_paths else _NO_KEY,
+        ids=duration_of(described.get("ids", "10m"), "ids="),
+    )
 
 
 def streams_below(source: Source) -> list[Stream]:

@@ -34,6 +34,7 @@ from penstock.cache import (
     unseal,
 )
 from penstock.core import PageReport, Snapshot, database_labels, walk
+from penstock.flow import ids_db
 from penstock.gateway import CHECKING, QUARANTINE, TableReader, Tails, moved_lines_db, repeated_db, unwrap
 from penstock.mapreduce import (
     FEED,
@@ -121,7 +122,6 @@ class Check:
         elif isinstance(definition, Stream):
             self._step(partial(self._held_records, self._site.catalog.entries[definition.name].number))
         elif isinstance(definition, View) and streams_below(definition):
-            # no documents are left to compute it from
             self._step(partial(self._rows_of, *view_dbs(self._site.views[definition.name].number)))
         elif isinstance(definition, View) and definition.name not in self._forgotten:
             # a rebuild of a forgotten view would use the lost emissions
@@ -137,6 +137,7 @@ class Check:
                     self._absent(Segment.parse(int.from_bytes(key, "big"), row, log_db(stream)))
                 except StoreDamaged as damage:
                     self._damaged.append(self._named(damage))
+        self._rows_of(ids_db(stream))
 
     def _after_indexes(self) -> None:
         """Name the tables whose index was rebuilt: views on them may lack documents."""
