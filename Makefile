@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops serve-silence console-load console-screenshots stubs lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ console-screenshots: $(READY) ## draw each page of the console into docs/console
 
 serve-stops: $(READY) ## stop and kill servers under load; make serve-stops ARGS="--rounds 200 --seed 2"
 	$(BIN)/python -m tests.serve.stops $(ARGS)
+
+linear-kills: $(READY) ## kill a process of a server beside calls with conditions; ARGS="--rounds 200 --seed 2"
+	$(BIN)/python -m tests.client.histories $(ARGS)
 
 stubs: $(READY) ## generate the code of penstock/rpc/penstock.proto again
 	$(BIN)/python -m grpc_tools.protoc -Ipenstock/rpc --python_out=penstock/rpc --pyi_out=penstock/rpc penstock.proto
