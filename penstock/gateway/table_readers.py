@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from penstock.cache import KeyKind, KeyTooLong, checked, encode_key, key_error, normal_key, unpack_document
+from penstock.cache import KeyKind, KeyTooLong, checked, encode_key, is_json, key_error, normal_key, unpack_document
 from penstock.gateway.lines.stored_lines import is_wrapped, unwrap
 from penstock.gateway.view_deltas import document_of, key_value
 from penstock.views import Row, Table
@@ -83,14 +83,23 @@ class TableReading(ABC):
             raise key_error(key) from None
 
     @checked
-    def rows(self, keys: Iterable[Any]) -> list[Row | None]:
-        """Return the documents of several keys as rows in their order, None for a key without a document."""
+    def json_rows(self, keys: Iterable[Any], encode: Callable[[Any], bytes]) -> list[tuple[bytes, bool] | None]:
+        """Return the documents of several keys as JSON, each with True if a view holds it; None for an absent one.
+
+        A document that was put as JSON comes as it was stored. `encode` writes any other one.
+        """
         wanted, held = list(keys), self._held()
-        found = self._get(wanted, _ABSENT)
-        return [
-            None if document is _ABSENT else Row(normal_key(key), document, encode_key(key) in held)
-            for key, document in zip(wanted, found, strict=True)
-        ]
+        out: list[tuple[bytes, bool] | None] = []
+        for key, line in zip(wanted, self.lines_of(wanted), strict=True):
+            if line is None:
+                out.append(None)
+                continue
+            if is_wrapped(line):
+                text = encode(document_of(line))
+            else:
+                text = line if is_json(line) else encode(unpack_document(line))
+            out.append((text, bool(held) and encode_key(key) in held))
+        return out
 
     def items(self) -> Iterator[Row]:
         """Iterate over all documents, in the order of their lines in the store."""

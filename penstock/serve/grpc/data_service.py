@@ -76,25 +76,28 @@ class DataService:
             raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_KEYS", message)
         keys = [key_of_field(data, f"keys[{i}]") for i, data in enumerate(request.keys)]
         with self._calls.counted(), self._snapshot(request, context) as snap:
-            as_of, found = self._found(snap, request.of, keys)
-            rows, size = [], 0
-            for data, row in zip(request.keys, found, strict=True):
-                own = pb.Row(key=data) if row is None else _row(row)
-                own.as_of = as_of
-                size += len(own.value)
-                rows.append(own)
-            if size > _ANSWER:
+            rows = self._rows(snap, request.of, request.keys, keys)
+            if sum(len(row.value) for row in rows) > _ANSWER:
                 message = f"the answer has more than {_ANSWER:,} bytes; send fewer keys at a time"
                 raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_LONG", message)
             if request.history:
                 self._add_history(snap, request.of, keys, rows)
             return pb.GetReply(rows=rows, token=position_field(snap.position))
 
-    def _found(self, snap: Snapshot, name: str, keys: Sequence[Any]) -> tuple[bytes, Sequence[Row | None]]:
+    def _rows(self, snap: Snapshot, name: str, asked: Sequence[bytes], keys: Sequence[Any]) -> list[pb.Row]:
         if self._is_table(name):
-            return b"", snap.table(name).rows(keys)
+            return [
+                pb.Row(key=data) if own is None else pb.Row(key=data, value=own[0], present=True, held=own[1])
+                for data, own in zip(asked, snap.table(name).json_rows(keys, json_field), strict=True)
+            ]
         view = snap.view(name)
-        return b"" if view.as_of is None else position_field(view.as_of), view.rows(keys)
+        as_of = b"" if view.as_of is None else position_field(view.as_of)
+        return [
+            pb.Row(key=data, as_of=as_of)
+            if row is None
+            else pb.Row(key=data, value=json_field(row.value), present=True, held=row.held, as_of=as_of)
+            for data, row in zip(asked, view.rows(keys), strict=True)
+        ]
 
     def _is_table(self, name: str) -> bool:
         return any(table.name == name for table in self._store.app.tables())
