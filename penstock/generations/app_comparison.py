@@ -12,7 +12,7 @@ of a side differ, its join and the views on it stay. Invariants:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -178,10 +178,7 @@ class _Beginning:
         self._must_not_be_on_stream(name, definition)
         alone = self._agreement.numbers is None
         both = [d for d in (entry.definition, definition) if d]
-        full = any(map(self._has_documents, both))
-        if full:
-            self._must_keep_chains(name, both)
-        if alone and not full:
+        if alone and not any(map(self._has_documents, both)):
             self._discard(entry.number)
             if definition is not None:
                 entries[name] = CatalogEntry(self._number(name), definition)
@@ -200,18 +197,8 @@ class _Beginning:
                 as_of = None  # it serves its join until the other one is complete
             entries[name] = CatalogEntry(entry.number, entry.definition, as_of, following)
 
-    def _must_keep_chains(self, name: str, definitions: Sequence[Described]) -> None:
-        """Raise DefinitionError if a change is one of a join of more than two sides, or of a view on one."""
-        for own in (own for definition in definitions for own in self._below(definition)):
-            if own["kind"] == "join" and (len(own["sides"]) > 2 or own["name"] != shown_join(own["name"])):
-                raise DefinitionError(
-                    f"{shown_join(name)!r} differs from the store, and is or reads the join "
-                    f"{shown_join(own['name'])!r} of more than two sides; such a join and its views are made with an "
-                    "empty store, so take that definition back, or load into a new path"
-                )
-
     def _has_documents(self, definition: Described) -> bool:
-        """Return True if a table below a definition has documents; below a side, one of a table of its join.
+        """Return True if a table below a definition has documents; below a side or a prefix, a table of its join.
 
         A stream counts if the definition is on rows of a view on it: a view on the stream itself begins empty.
         """
@@ -240,8 +227,8 @@ class _Beginning:
     def _below(self, definition: Described) -> Iterator[Described]:
         """Yield a definition and all that it is made of."""
         yield definition
-        join = [definition["join"]] if definition["kind"] == "side" else []
-        for name in [*sources_of(definition), *join]:
+        join = shown_join(definition.get("join", definition["name"]))  # of a side or a prefix
+        for name in [*sources_of(definition), *([join] if join != definition["name"] else [])]:
             entry, wanted = self._known.entries.get(name), self._agreement.wanted.get(name)
             for own in (wanted, None if entry is None else entry.definition):
                 if own:

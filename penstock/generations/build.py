@@ -68,7 +68,9 @@ class GenerationBuild:
         for name, (first, since) in (catalog.since or {}).items():
             tables[name].build = GenerationScan(built.documents.get(name, first), since)
         self.owed = 0  # rows to map before the next writes, because as many arrived since the last step
-        self._order = {name: place for place, name in enumerate(core.app.names())}
+        stages = {join.name: [stage.name for stage in join.stages] for join in core.app.joins()}
+        names = [own for name in core.app.names() for own in stages.get(name, (name,))]
+        self._order = {name: place for place, name in enumerate(names)}
         self._sources = row_sources(catalog)
         for name in self._sources:
             until = built.rows.get(name, (b"", 0))[0]

@@ -1,9 +1,13 @@
-"""Histories of a store whose app changes its joins, with writes, lost memory and reopenings between the steps."""
+"""Histories of a store whose app changes its joins.
+
+Between the steps of a build it takes writes, loses memory, is opened again, and has commits that fail.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +16,7 @@ from penstock.cache import MemoryStore
 from penstock.engine import Core, Engine, open_on
 from penstock.testing.expected.expected_views import Oracle
 from penstock.views import Merge
-from tests.harness.histories import LastingStore
+from tests.harness.histories import Failed, LastingStore
 from tests.harness.worlds import TINY
 from tests.join.engine_histories import judged, records
 
@@ -60,6 +64,8 @@ def drawn_app(rng: random.Random, merge: Merge, ts: str | None) -> ps.App:
             seen.view("seen_sums", key="customer.country", value="counted.value.n", reduce=ps.sum())
         if rng.random() < 0.5:
             seen.view("seen_rows", key="counted.key", value="customer.age", reduce=None)
+    if rng.random() < 0.7:
+        _chain(rng, app)
     if rng.random() < 0.6:
         pairs = app.join("pairs", one=orders, other=orders, on={"one.c": "other.d"}, limit=rng.choice([2, 4, 9]))
         if rng.random() < 0.7:
@@ -67,6 +73,29 @@ def drawn_app(rng: random.Random, merge: Merge, ts: str | None) -> ps.App:
         if rng.random() < 0.5:
             pairs.view("pair_sums", key=(), value=rng.choice(["other.a", "one.a"]), reduce=ps.sum())
     return app
+
+
+def _chain(rng: random.Random, app: ps.App) -> None:
+    """Define a join of three sides or four, in a random order, and views that read different fields of it."""
+    orders, customers, counts = app.table_of("orders"), app.table_of("customers"), app.view_of("counts")
+    on = [("one.c", "customer.id"), rng.choice([("count.key", "one.d"), ("one.d", "count.value.n")])]
+    sides: dict[str, Any] = {"count": counts, "one": orders, "customer": customers}
+    if rng.random() < 0.4:
+        sides["two"] = customers if rng.random() < 0.3 else orders.where(ps.field("a") > rng.choice([0, 1]))
+        on.append(rng.choice([("two.id", "one.a"), ("customer.age", "two.id")]))
+    rng.shuffle(on)
+    where = None if rng.random() < 0.8 else ps.field("one.a") > 1
+    chain = app.join("chain", on=on, where=where, limit=rng.choice([3, 30, 500]), **sides)
+    if rng.random() < 0.7:
+        path = rng.choice(["customer.country", "one.paid", "customer.age"])
+        chain.view("chain_sums", key=path, value=rng.choice(["one.a", "count.value.n"]), reduce=ps.sum())
+    if rng.random() < 0.5:
+        chain.view("chain_rows", key="one.id", value="customer.country", reduce=None)
+    if rng.random() < 0.3:
+        chain.view("chain_sides", reduce=ps.count())(lambda row: [str(sorted(row["one"]))])
+    if rng.random() < 0.3:
+        above = app.join("above", on={"chain.one.a": "again.a"}, chain=chain, again=orders)
+        above.view("above_n", key="chain.customer.country", reduce=ps.count())
 
 
 def _views(rng: random.Random, sold: ps.Join) -> None:
@@ -106,9 +135,9 @@ class ChangingStore:
 
     def take(self, rng: random.Random) -> None:
         """Put a batch over both tables."""
+        batch = records(rng, 2 * self.clock + 2, rng.choice([3, 8, 40]))
+        self.engine.ingest(batch, "spout", self.clock + 1)
         self.clock += 1
-        batch = records(rng, 2 * self.clock, rng.choice([3, 8, 40]))
-        self.engine.ingest(batch, "spout", self.clock)
         self.taken += batch
 
     def live(self) -> str | None:
@@ -151,13 +180,16 @@ def build_history(seed: int, apps: int = 4) -> str | None:
     for number in range(apps):
         for _ in range(rng.randrange(20)):
             step = rng.choice(["take", "take", "build", "build", "build", "build", "forget", "open"])
-            if step == "take":
-                own.take(rng)
-            elif step == "build":
-                own.core.build_step(rng.choice([1, 1, 2, 9]))
-            elif step == "forget":
-                own.core.forget()
-            else:
+            own.store.fails_in = rng.choice([0, 1]) if rng.random() < 0.1 else -1
+            with suppress(Failed):
+                if step == "take":
+                    own.take(rng)
+                elif step == "build":
+                    own.core.build_step(rng.choice([1, 1, 2, 9]))
+                elif step == "forget":
+                    own.core.forget()
+            own.store.fails_in = -1
+            if step == "open":
                 own.open(own.app)
             wrong = own.live()
             if wrong is not None:

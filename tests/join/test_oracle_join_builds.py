@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import penstock as ps
 from penstock.cache import PenstockError
 from penstock.engine import open_on
 from penstock.views import NotBuilt
-from tests.harness.histories import LastingStore
+from tests.harness.histories import Failed, LastingStore
 from tests.harness.planting import Bug
 from tests.join.join_builds import build_history
 from tests.join.join_histories import TIES
@@ -101,6 +102,61 @@ def test_a_changed_limit_builds_the_join_again() -> None:
     engine.migrate()
     assert rows(engine, "n") == dict.fromkeys(range(5), 16)
     assert engine.status()["joins"]["pairs"]["above_limit"] == 0
+
+
+def chain(fields: tuple[str, ...], **options: Any) -> ps.App:
+    app = ps.App("shop")
+    orders, customers = app.table("orders", key="id"), app.table("customers", key="id")
+    on = {"one.c": "customer.id", "two.c": "one.id"}
+    chain = app.join("chain", two=orders, one=orders, customer=customers, on=on, **options)
+    for field in fields:
+        chain.view(field, key=f"customer.{field}", value="two.a", reduce=ps.sum())
+    return app
+
+
+def test_a_prefix_and_its_sides_get_more_fields_while_other_views_go_on() -> None:
+    store = filled(chain(("country",)))
+    engine, core = open_on(chain(("country", "age")), store)
+    assert [str(change) for change in core.changed] == ["age: new"]
+    steps = 0
+    while core.build_step(2):
+        steps += 1
+        engine.put("customers", {"id": steps % 5, "country": "se", "age": 50})
+        assert sum(rows(engine, "country").values()) == 20
+    assert steps > 10
+    assert rows(engine, "age") == {50: 20}
+    assert engine.check().ok
+
+
+def test_every_commit_of_a_build_of_three_sides_may_fail() -> None:
+    store = filled(chain(("country",), limit=500))
+    failed, more = 0, True
+    while more:
+        engine, core = open_on(chain(("country", "age")), store)
+        store.fails_in = 0
+        with suppress(Failed):
+            core.build_step(3)
+        failed += 1
+        store.fails_in = -1
+        engine.put("customers", {"id": failed % 5, "country": "se", "age": 50})
+        more = core.build_step(3)
+    assert failed > 10
+    assert rows(engine, "country") == {"se": 20}
+    assert rows(engine, "age") == {50: 20}
+    assert engine.check().ok
+
+
+def test_a_join_of_three_sides_is_dropped_although_one_table_is_empty() -> None:
+    store = LastingStore()
+    engine, _ = open_on(chain(("country",)), store)
+    engine.put("customers", {"id": 1, "country": "no", "age": 1})
+    app = ps.App("shop")
+    app.table("orders", key="id"), app.table("customers", key="id")
+    engine, core = open_on(app, store)
+    assert engine.status()["joins"].keys() == {"chain", "chain:one+customer"}
+    while core.build_step(1):
+        pass
+    assert engine.status()["joins"] == {}
 
 
 def test_a_row_of_null_that_comes_during_a_build_is_sent_once() -> None:

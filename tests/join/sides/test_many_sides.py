@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
-from penstock.cache import DefinitionError
 from penstock.cli.drawing.join_order import order_facts
 from penstock.testing import TestEngine
 from tests.harness.planting import Bug
@@ -129,12 +127,3 @@ def test_explain_names_the_entries_of_prefixes_and_a_better_order() -> None:
         facts = dict(order_facts(snap, join))
     assert facts["prefix"] == "line with order: 9 entries"
     assert facts["better order"].startswith("order, then customer, then line: ")
-
-
-def test_a_changed_chain_is_refused_in_a_store_with_documents(tmp_path: Path) -> None:
-    with ps.open(everything(), tmp_path) as store:
-        store.put("orders", {"id": 1, "c": 1})
-    with pytest.raises(DefinitionError, match="'items'"):
-        ps.open(everything(limit=7), tmp_path)
-    with ps.open(everything(), tmp_path) as store:
-        assert store.check().ok
