@@ -89,7 +89,7 @@ from penstock.cache.lmdb.lmdb_store import LmdbStore, open_lmdb
 from penstock.cache.lmdb.lmdb_transaction import LmdbWriter
 from penstock.cache.lmdb.page_scrub import Scrub, scrub_pages, uncounted_in
 from penstock.cache.log.document_log import DocumentLog, Limits, LogMark, index_db, mark_of_log, read_mark
-from penstock.cache.log.hash_index import IndexEntries, bits_for, look_up, rest_of, write_anew
+from penstock.cache.log.hash_index import IndexEntries, bits_for, entries_from, look_up, rest_of, write_anew
 from penstock.cache.log.index_rebuild import reindex
 from penstock.cache.log.key_cache import GONE, LOADED, PRESENT, RECORD, KeyCache
 from penstock.cache.log.key_slots import (
@@ -225,6 +225,7 @@ __all__ = [
     "duration_text",
     "encode_entry",
     "encode_key",
+    "entries_from",
     "error_text",
     "file_mode",
     "first_size",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from penstock.cache import (
     GONE,
     RECORD,
+    IndexEntries,
     KeyCache,
     KeyKind,
     Lane,
@@ -24,6 +25,7 @@ from penstock.cache import (
     Reader,
     Segment,
     encode_key,
+    entries_from,
     index_db,
     key_hash,
     look_up,
@@ -131,6 +133,17 @@ class LineBlock:
     def of(cls, parts: Sequence[Part]) -> LineBlock:
         """Read the lines at these places of segments."""
         return cls(*_keys_of(parts), [line for segment, at in parts for line in segment.lines(at)])
+
+    @classmethod
+    def join(cls, blocks: Sequence[LineBlock]) -> LineBlock:
+        """Concatenate blocks."""
+        if not blocks:
+            return cls(np.zeros(0, np.uint64), None, np.zeros(0, np.int64), [])
+        second = [np.zeros(block.k0.size, np.uint64) if block.k1 is None else block.k1 for block in blocks]
+        k1 = np.concatenate(second) if any(block.k1 is not None for block in blocks) else None
+        k0 = np.concatenate([block.k0 for block in blocks])
+        records = np.concatenate([block.records for block in blocks])
+        return cls(k0, k1, records, [line for block in blocks for line in block.lines])
 
 
 def _keys_of(parts: Sequence[Part]) -> tuple[Lane, Lane | None, NDArray[np.int64]]:
@@ -245,6 +258,50 @@ class TableReader(TableReading):
         if parts:
             yield parts
 
+    def hashed_from(self, begin: int, most: int) -> tuple[LineBlock, int | None]:
+        """Return the newest lines of about `most` keys from a hash on, and the hash after them; None for no more.
+
+        The order is that of the hashes of the index, and does not depend on the versions of documents.
+        """
+        with self._naming():
+            index, end = IndexEntries.none(), None
+            if self._mark.bits:
+                index, end = entries_from(self._reader(), index_db(self._number), begin, most)
+            k0, k1 = self._tail_keys(begin, end)
+            late = key_hash(k0, k1)
+            hashes = np.unique(np.concatenate((index.hash, late)))
+            if hashes.size > most:
+                end = int(hashes[most])
+            if end is not None:
+                own = late < np.uint64(end)
+                k0, k1, late = k0[own], k1[own], late[own]
+            found, records = self._found(k0, k1)
+            known = set(zip(late.tolist(), (k1 >> np.uint64(32)).tolist(), strict=True))
+            n = index.hash.size if end is None else int(np.searchsorted(index.hash, np.uint64(end)))
+            rest = [0] * n if index.rest is None else index.rest[:n].tolist()
+            old = [i for i, name in enumerate(zip(index.hash[:n].tolist(), rest, strict=True)) if name not in known]
+            own_records = np.concatenate((self._whole_records(index.record[old]), records[found]))
+            return self._lines_of(own_records), end
+
+    def _tail_keys(self, begin: int, end: int | None) -> tuple[Lane, Lane]:
+        """Return the distinct keys of the tail with hashes in a range."""
+        parts = [np.zeros((0, 2), np.uint64)]
+        for keys in self._tail_in().layers:
+            k0, k1 = keys.map.lanes(np.arange(keys.map.used))
+            hashes = key_hash(k0, k1)
+            own = hashes >= np.uint64(begin)
+            if end is not None:
+                own &= hashes < np.uint64(end)
+            second = np.zeros(k0.size, np.uint64) if k1 is None else k1
+            parts.append(np.stack((k0[own], second[own]), axis=1))
+        both = np.unique(np.concatenate(parts), axis=0)
+        return both[:, 0].copy(), both[:, 1].copy()
+
+    def _lines_of(self, records: NDArray[np.int64]) -> LineBlock:
+        """Return the lines with these record numbers, in the order of the numbers."""
+        found = segments_of(self._reader(), self._number, records, self._tails.checked(self._number))
+        return LineBlock.join([LineBlock.of([(segment, at)]) for segment, _, at in found])
+
     def newest_keys(self, block: LineBlock, at: NDArray[np.int64]) -> list[bytes | None]:
         """Return the encoded keys of lines of a block; None for a line that is not the newest of its key."""
         k0, k1 = block.k0[at], None if block.k1 is None else block.k1[at]
@@ -287,12 +344,10 @@ class TableReader(TableReading):
         return naming(lambda: table_labels(self.name, self._number))
 
     def _found(self, k0: Any, k1: Any) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        if self._tail is None:
-            self._tail = self._tails.of(self._reader(), self._number, self._mark)
         found = np.zeros(k0.size, bool)
         low = np.zeros(k0.size, np.uint32)
         rest = np.arange(k0.size)
-        for keys in reversed(self._tail.layers):
+        for keys in reversed(self._tail_in().layers):
             if not rest.size or not keys.map.used:
                 continue
             slots = keys.map.find(k0[rest], None if k1 is None else k1[rest])
@@ -308,5 +363,14 @@ class TableReader(TableReading):
                 self._reader(), index_db(self._number), self._mark.bits, key_hash(k0[rest], second), rest_of(second)
             )
             found[rest], low[rest] = hit, record
+        return found, self._whole_records(low)
+
+    def _tail_in(self) -> Tail:
+        if self._tail is None:
+            self._tail = self._tails.of(self._reader(), self._number, self._mark)
+        return self._tail
+
+    def _whole_records(self, low: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Return record numbers from their lower halves, which the index stores."""
         last = self._mark.tail - 1
-        return found, last - ((last - low.astype(np.int64)) & 0xFFFFFFFF)
+        return last - ((last - low.astype(np.int64)) & 0xFFFFFFFF)

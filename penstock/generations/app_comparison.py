@@ -227,7 +227,9 @@ class _Beginning:
     def _below(self, definition: Described) -> Iterator[Described]:
         """Yield a definition and all that it is made of."""
         yield definition
-        join = shown_join(definition.get("join", definition["name"]))  # of a side or a prefix
+        join = shown_join(
+            definition["join"] if definition["kind"] == "side" else definition["name"]
+        )  # of a side or a prefix
         for name in [*sources_of(definition), *([join] if join != definition["name"] else [])]:
             entry, wanted = self._known.entries.get(name), self._agreement.wanted.get(name)
             for own in (wanted, None if entry is None else entry.definition):

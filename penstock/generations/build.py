@@ -13,6 +13,7 @@ current at once, and the databases of the former ones are emptied in steps. Inva
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = ["GenerationBuild", "build_small_change"]
 
-_POSITION = 8  # bytes of a position in a join
+
+class _Work(Enum):
+    """The kinds of steps of a build."""
+
+    DOCUMENTS = "documents"
+    ROWS = "rows"
+    SWITCH = "switch"
 
 
 class GenerationBuild:
@@ -78,36 +85,43 @@ class GenerationBuild:
                 self._set_until(views[name], until)
             else:
                 joins[name].fresh = catalog.entries[name].next is not None
-                joins[name].until = None if until is None else int.from_bytes(until, "big")
+                joins[name].until = until
 
     def step(self, limit: int) -> None:
         """Run the next step, for about `limit` documents or rows."""
+        work, name = self._next()
+        if work is _Work.DOCUMENTS:
+            self._documents(name, self._core.tables[name], limit)
+        elif work is _Work.SWITCH:
+            self.switch()
+        elif name in self._core.views:
+            self._rows(name, limit)
+        else:
+            self._joined_rows(name, limit)
+
+    def _next(self) -> tuple[_Work, str]:
+        """Return the next work, and the table, view or join that it is about; "" for the switch of all views."""
         for name, node in self._core.tables.items():
             if node.build is not None and not node.build.done:
-                self._documents(name, node, limit)
-                return
+                return _Work.DOCUMENTS, name
         serving = {side.definition["join"] for side in serving_sides(self._core.catalog).values()}
         for name in sorted({*serving, *self._sources}, key=self._order.__getitem__):
             if name in serving:  # all that its sides read is complete
-                self._switch_sides(name)
-                return
+                return _Work.SWITCH, name
             if self.built.rows.get(name, (b"", 0))[0] is not None:
-                if name in self._core.views:
-                    self._rows(name, limit)
-                else:
-                    self._joined_rows(name, limit)
-                return
-        self.switch()
+                return _Work.ROWS, name
+        return _Work.SWITCH, ""
 
     @property
     def waits(self) -> bool:
-        """Return True if this partition has finished building and waits for the others before the switch."""
-        if self._core.exchange is None or any(
-            self.built.rows.get(name, (b"", 0))[0] is not None for name in self._sources
-        ):
-            return False
-        done = all(node.build is None or node.build.done for node in self._core.tables.values())
-        return done and not serving_sides(self._core.catalog)
+        """Return True if this partition waits for the others, before a switch of all views or of sides of a join."""
+        return self._core.exchange is not None and self._next()[0] is _Work.SWITCH
+
+    @property
+    def waits_for(self) -> str:
+        """Return the join whose sides wait to be switched; "" for the switch of all views."""
+        work, join = self._next()
+        return join if work is _Work.SWITCH else ""
 
     # -- telling
 
@@ -125,14 +139,13 @@ class GenerationBuild:
         self._joins.fold(self._core.store)
 
     def _joined_rows(self, name: str, limit: int) -> None:
-        """Apply the next rows of a join to the views on it, in order of position."""
+        """Apply the next rows of a join to the views on it, in order of their places."""
         node, writes = self._joins[name], Writes()
         applied = self.built.rows.get(name, (b"", 0))[1]
         first = not node.until
         with self._core.store.write() as writer:
             end, entries = node.build(writer, limit, writes)
-            until = None if end is None else end.to_bytes(_POSITION, "big")
-            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (until, applied + entries)})
+            built = msgspec.structs.replace(self.built, rows={**self.built.rows, name: (end, applied + entries)})
             state = self._write(writer, writes, built)
         self._committed(writes, built, state, entries)
         came = node.passed(end)
@@ -179,6 +192,13 @@ class GenerationBuild:
 
     # -- taking their place
 
+    def switch(self) -> None:
+        """Switch what is complete: the sides of a join that have other fields, or all next generations."""
+        if join := self.waits_for:
+            self._switch_sides(join)
+        else:
+            self._switch_all()
+
     def _switch_sides(self, join: str) -> None:
         """Let sides with other fields serve their unchanged join. All nodes are made again, as after an opening."""
         core = self._core
@@ -187,7 +207,7 @@ class GenerationBuild:
             write_catalog(writer, catalog)
         core.reload()
 
-    def switch(self) -> None:
+    def _switch_all(self) -> None:
         """Make the next generations current: readers see them from the next position on."""
         core = self._core
         with core.store.write() as writer:

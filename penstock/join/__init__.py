@@ -3,6 +3,7 @@
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
 from penstock.join.entry_pages import changes_payload, read_changes
 from penstock.join.join_node import JoinNode, JoinNodes
+from penstock.join.join_parts import FIRST_PLACE, JoinPart, JoinParts
 from penstock.join.joined_columns import (
     RowColumns,
     ViewColumns,
@@ -30,7 +31,6 @@ from penstock.join.side_index import SideIndex, SideKept, join_dbs, side_dbs, si
 from penstock.join.side_node import KeySideKept, LookUp, SideNode, entry_owners
 from penstock.join.sorted_runs import EntryChanges, changed_entries
 from penstock.join.stored_join import (
-    JoinPart,
     LimitHold,
     SideDocuments,
     StoredJoin,
@@ -42,6 +42,7 @@ from penstock.join.stored_join import (
 
 __all__ = [
     "BLOCK",
+    "FIRST_PLACE",
     "NULL_CODE",
     "ConditionKeys",
     "Conditions",
@@ -53,6 +54,7 @@ __all__ = [
     "JoinNode",
     "JoinNodes",
     "JoinPart",
+    "JoinParts",
     "JoinedRows",
     "KeptEntries",
     "KeySideKept",

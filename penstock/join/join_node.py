@@ -5,7 +5,7 @@ Invariants:
 - it runs after all tables of the transaction have their final documents, so no view sees a row that never existed;
 - views get the rows that go and come. They retract by the projections that the side indexes have;
 - a condition value above the limit has no rows. Its matches are stored, so that quarantine and status can list it;
-- a view that is being built gets only rows with positions before `until`. The build sends it the others.
+- a view that is being built gets only rows with places before `until`. The build sends it the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from penstock.cache import Reader, Store, stored_key
+from penstock.join.join_parts import FIRST_PLACE, JoinParts
 from penstock.join.joined_columns import selected
 from penstock.join.joined_rows import How, JoinChange, JoinedRows
 from penstock.join.joined_view import send_rows
@@ -29,9 +30,9 @@ __all__ = ["JoinNode", "JoinNodes"]
 class JoinNode:
     """The node of one join of two sides.
 
-    While views on it are built, `until` is the position before which they have all rows; None means all rows. `ahead`
-    counts rows that came beyond it since the last step of the build. At 0 a `fresh` join has no rows and no holds: its
-    sides are built. `wider` are next generations of its sides, which become its sides when they are complete.
+    While views on it are built, `until` is the place before which they have all rows; None means all rows. `ahead`
+    counts rows that came beyond it since the last step of the build. At the first place a `fresh` join has no rows and
+    no holds: its sides are built. `wider` are next generations of its sides, which become its sides once complete.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class JoinNode:
         self.sides = tuple(sides)
         self.wider = tuple(wider)
         self.views = tuple(views)  # and the sides of other joins that read its rows
-        self.until: int | None = None
+        self.until: bytes | None = None
         self.ahead = 0
         self.fresh = False
         self._stored = [StoredSide(side.side, side.index, own) for side, own in zip(self.sides, documents, strict=True)]
@@ -75,7 +76,7 @@ class JoinNode:
         left, right = (side.change(reader, part, writes) for side, part in zip(self.sides, own, strict=True))
         if not any(len(part) for side in (left, right) for part in (side.minus, side.plus)):
             return  # the changes stop at the sides
-        if self.until != 0 or not self.fresh:
+        if self.until != FIRST_PLACE or not self.fresh:
             change = JoinChange(left, right, How(self.join.how), self.join.limit)
             live = [view for view in self.views if self.until is None or view.building is None]
             self._send(reader, live, lambda: self._rows(change), writes)
@@ -91,16 +92,16 @@ class JoinNode:
             if kept.i.size:
                 yield kept
 
-    def _send_before(self, reader: Reader, change: JoinChange, until: int, writes: Writes) -> None:
-        """Send the rows before a position to the views that are being built."""
+    def _send_before(self, reader: Reader, change: JoinChange, until: bytes, writes: Writes) -> None:
+        """Send the rows before a place to the views that are being built."""
         views = [view for view in self.views if view.building is not None]
-        beyond = 0
+        parts, beyond = JoinParts(self.stored), 0
 
         def rows() -> Iterator[JoinedRows]:
             nonlocal beyond
             beyond = 0
             for block in self._rows(change):
-                own = self.stored.positions(block) < np.uint64(until)
+                own = parts.before(block, until)
                 beyond += int(np.count_nonzero(~own)) * (1 if block.plus else -1)
                 if own.any():
                     yield JoinedRows(block.plus, block.left, block.i[own], block.right, block.j[own])
@@ -123,13 +124,13 @@ class JoinNode:
 
     # -- builds
 
-    def build(self, reader: Reader, limit: int, writes: Writes) -> tuple[int | None, int]:
+    def build(self, reader: Reader, limit: int, writes: Writes) -> tuple[bytes | None, int]:
         """Send about `limit` rows from `until` on to the views that are being built.
 
-        Return the position after them, None after the last one, and the number of entries of the first side.
+        Return the place after them, None after the last one, and the number of entries that were read.
         """
         assert self.until is not None, "rows are left"
-        part = self.stored.part(reader, self.until, limit)
+        part = JoinParts(self.stored).part(reader, self.until, limit)
         views = [view for view in self.views if view.building is not None]
         if views:
             self._send(reader, views, part.rows, writes)
@@ -137,8 +138,8 @@ class JoinNode:
             put_limit_holds(self.number, part.limited, writes)
         return part.end, part.entries
 
-    def passed(self, end: int | None) -> int:
-        """Note that views have the rows before a position. Return the number of rows that came beyond it since."""
+    def passed(self, end: bytes | None) -> int:
+        """Note that views have the rows before a place. Return the number of rows that came beyond it since."""
         ahead, self.until, self.ahead = self.ahead, end, 0
         return ahead
 

@@ -2,32 +2,28 @@
 
 A join stores no rows. So one scan over the entries of its first side looks up the matches of each in the other. A full
 join has another scan, over the second side. Entries with a null condition value are in no index: they come from the
-documents. So do all entries of a key side. A row has the position of one of its entries. So a build reads the rows in
-parts, in order of position.
+documents. So do all entries of a key side. `join_parts` reads the rows in parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.cache import Reader, encode_entry, pack, seal, stored_key, unpack, unseal
-from penstock.join.conditions import Conditions
 from penstock.join.joined_columns import row_documents, row_keys, selected
-from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange, above_limit
-from penstock.join.side_entries import Entries, Ints, Mask, Positions
+from penstock.join.joined_rows import How, JoinChange, JoinedRows, KeptEntries, SideChange
+from penstock.join.side_entries import Entries, Ints, Mask
 from penstock.join.side_index import SideIndex, side_dbs
 from penstock.join.side_node import KeySideKept
 from penstock.mapreduce import Column, SourceKeys, Writes, held_db
 from penstock.views import Join, SideView
 
 __all__ = [
-    "JoinPart",
     "LimitHold",
     "SideDocuments",
     "StoredJoin",
@@ -35,10 +31,9 @@ __all__ = [
     "held_values",
     "put_limit_holds",
     "row_sides",
+    "rows_of",
+    "swapped",
 ]
-
-_LAST = (1 << 64) - 1
-_PAIRS = (How.INNER, How.LEFT, How.FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +73,17 @@ class SideDocuments(Protocol):
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Return the index of each key that has an entry, and the fields of the entries. Only a key side is asked."""
+        ...
+
+    def part(self, reader: Reader, begin: bytes, most: int) -> tuple[Entries, bytes | None]:
+        """Return the entries of about `most` documents from a place on, and the place after them; None for no more.
+
+        The place of a document depends on its key alone. `b""` is the first one.
+        """
+        ...
+
+    def before(self, keys: SourceKeys, place: bytes) -> Mask:
+        """Mark the documents with these keys that are before a place."""
         ...
 
 
@@ -121,23 +127,6 @@ class StoredSide:
         return KeySideKept(none.width, partial(self.documents.find, reader), none)
 
 
-@dataclass(slots=True)
-class JoinPart:
-    """The rows from one position of a join to the next one, and the condition values there that are above the limit.
-
-    `end` is where the next part begins; None after the last one.
-    """
-
-    end: int | None
-    entries: int
-    limited: list[LimitHold]
-    _rows: Callable[[], Iterator[JoinedRows]]
-
-    def rows(self) -> Iterator[JoinedRows]:
-        """Yield the rows in blocks. This can be called again."""
-        return self._rows()
-
-
 @dataclass(frozen=True, slots=True)
 class StoredJoin:
     """A join as a snapshot has it. Use it with the reader of that snapshot only."""
@@ -163,88 +152,24 @@ class StoredJoin:
         left, right = self.sides
         how = How(self.join.how)
         for rows in _rows(reader, left, right, How.LEFT if how is How.FULL else how, held):
-            yield from self._selected(rows)
+            yield from self.selected(rows)
         for rows in _rows(reader, right, left, How.ANTI, held) if how is How.FULL else ():
-            yield from self._selected(_swapped(rows))
+            yield from self.selected(swapped(rows))
 
-    def _selected(self, rows: JoinedRows) -> Iterator[JoinedRows]:
+    def selected(self, rows: JoinedRows) -> Iterator[JoinedRows]:
+        """Yield the rows that the condition of the join selects, if there are any."""
         shown = selected(self.row_sides, rows, self.join.filter)
         if shown.i.size:
             yield shown
 
-    @property
-    def _first(self) -> int | None:
-        """Return the number of the side whose index orders the rows; None if there is none for all rows."""
-        if self.sides[0].index is not None:
-            return 0
-        return 1 if How(self.join.how) is How.INNER and self.sides[1].index is not None else None
-
-    def positions(self, rows: JoinedRows) -> Positions:
-        """Return the position of each row: that of its entry of the ordering side, or of the only one that it has.
-
-        The row of a null condition value comes last: no index has its entry.
-        """
-        out = np.empty(rows.i.size, np.uint64)
-        first = rows.i >= 0 if self._first != 1 else np.zeros(rows.i.size, bool)
-        for own, entries, index in ((first, rows.left, rows.i), (~first, rows.right, rows.j)):
-            null = entries.null()
-            at = entries.at if null is None else np.where(null, np.uint64(_LAST), entries.at)
-            out[own] = at[index[own]]
-        return out
-
-    def part(self, reader: Reader, begin: int, limit: int) -> JoinPart:
-        """Return about `limit` rows from a position on, or the rows of one entry. The last part has those of null.
-
-        A build uses this, so the stored list of condition values above the limit may lack some. Without an index that
-        orders the rows all of them are one part.
-        """
-        first = self._first
-        if first is None:
-            return JoinPart(None, 0, [], lambda: self.rows(reader))
-        how = How(self.join.how)
-        left, right = self.sides[first], self.sides[1 - first]
-        own = left.block(reader, begin, limit)
-        other = right.block(reader, begin, limit) if how is How.FULL else Entries.none(0)
-        conditions, [codes, beside] = Conditions.of([own, other.pairs()])
-        matches = right.kept(reader).counts(conditions)
-        before, over = self._matches_before(left.kept(reader), conditions, matches)
-        last = [int(entries.at[-1]) for entries in (own, other) if len(entries)]
-        end = None if begin == _LAST or not last else min([_LAST, *(at + 1 for at in last)])
-        rows = np.where(over, 0, np.maximum(matches, 1) if how in _PAIRS else 1)[codes]
-        many = np.flatnonzero(np.cumsum(rows) > limit)
-        if end is not None and many.size:  # entries of one position are in one part
-            end = min(end, int(own.at[max(int(many[0]), 1) - 1]) + 1)
-        if end is not None:
-            n, m = (int(np.searchsorted(entries.at, np.uint64(end))) for entries in (own, other))
-            own, codes, other, beside = own.slice(0, n), codes[:n], other.slice(0, m), beside[:m]
-        held = np.intersect1d(np.flatnonzero(over), np.concatenate([codes, beside]))
-        values = zip(conditions.take(held).encoded(), before[held].tolist(), matches[held].tolist(), strict=True)
-        shown = own.take(~over[codes]), other.take(~over[beside])
-        limited = [LimitHold(*one) for one in values]
-        return JoinPart(
-            end, len(own) + len(other), limited, lambda: self._part_rows(reader, first, *shown, end is None)
-        )
-
-    def _matches_before(self, left: KeptEntries, conditions: Conditions, matches: Ints) -> tuple[Ints, Mask]:
-        """Return the matches of the ordering side, where they matter, and mark the condition values above the limit."""
-        own = np.zeros(len(conditions), np.int64)
-        near = np.flatnonzero(above_limit([left.most(conditions), matches], self.join.limit))
-        if near.size:
-            own[near] = left.counts(conditions.take(near))
-        return own, above_limit([own, matches], self.join.limit)
-
-    def _part_rows(self, reader: Reader, first: int, own: Entries, other: Entries, last: bool) -> Iterator[JoinedRows]:
-        """Yield the rows of some entries of the ordering side, and those of the second side alone in a full join."""
-        how = How(self.join.how)
-        left, right = self.sides[first], self.sides[1 - first]
-        lone = How.LEFT if how is How.FULL else how
-        for entries in chain([own], left.nulls(reader) if last else ()):
-            for rows in _rows_of(reader, left, right, lone, entries):
-                yield from self._selected(_swapped(rows) if first else rows)
-        if how is How.FULL:
-            for entries in chain([other], right.nulls(reader) if last else ()):
-                for rows in _rows_of(reader, right, left, How.ANTI, entries):
-                    yield from self._selected(_swapped(rows))
+    def pair_of(self, key: Any) -> tuple[Any, Any]:
+        """Return the keys of the two entries that a row with this key joins; None for a missing one."""
+        own = self.sides[0].view
+        if not own.covers:
+            return key[0], key[1]
+        n = len(own.places)
+        flat = [key[own.places.index(place)] for place in range(n)]
+        return (*flat[:-1], *key[n:-1]), flat[-1]  # of the prefix: the keys of its documents, and its condition values
 
     def documents(self, reader: Reader, wanted: Collection[bytes]) -> dict[bytes, tuple[Any, dict[str, Any]]]:
         """Return the rows with these stored keys, each with its key. This reads the whole join."""
@@ -265,16 +190,16 @@ def _rows(reader: Reader, side: StoredSide, other: StoredSide, how: How, held: s
         own = entries
         if held:
             own = entries.take(np.array([value not in held for value, _, _ in entries.listed()], bool))
-        yield from _rows_of(reader, side, other, how, own)
+        yield from rows_of(reader, side, other, how, own)
 
 
-def _rows_of(reader: Reader, side: StoredSide, other: StoredSide, how: How, entries: Entries) -> Iterator[JoinedRows]:
+def rows_of(reader: Reader, side: StoredSide, other: StoredSide, how: How, entries: Entries) -> Iterator[JoinedRows]:
     """Yield the rows of some entries of one side."""
     kept = other.kept(reader)
     whole = SideChange(Entries.none(kept.width), Entries.none(kept.width), kept)
     yield from JoinChange(SideChange(Entries.none(entries.width), entries, side.kept(reader)), whole, how).rows()
 
 
-def _swapped(rows: JoinedRows) -> JoinedRows:
+def swapped(rows: JoinedRows) -> JoinedRows:
     """Return rows with their sides in the other order."""
     return JoinedRows(rows.plus, rows.right, rows.j, rows.left, rows.i)

@@ -52,7 +52,7 @@ from penstock.mapreduce.maps.emissions import (
 from penstock.mapreduce.maps.field_map import FieldColumns, FieldMapper
 from penstock.mapreduce.maps.field_plan import FieldPlan, Spaces
 from penstock.mapreduce.maps.function_map import FunctionMapper, Hold, copies
-from penstock.mapreduce.maps.held_rows import held_row
+from penstock.mapreduce.maps.held_rows import Held, held_row
 from penstock.mapreduce.nodes.node_format import Cut, Node, packed, read_leaves
 from penstock.mapreduce.nodes.node_levels import group_of as group_of_node
 from penstock.mapreduce.nodes.node_log import log_by_owner
@@ -119,6 +119,7 @@ __all__ = [
     "GroupChanges",
     "GroupCrossing",
     "Groups",
+    "Held",
     "HiddenGeneration",
     "Hit",
     "Hold",

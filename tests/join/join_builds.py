@@ -46,20 +46,31 @@ def drawn_app(rng: random.Random, merge: Merge, ts: str | None) -> ps.App:
                 bought.view("bought_sums", key=path, value="bought.order.a", reduce=ps.sum())
     if rng.random() < 0.7:
         how = rng.choice(["left", "full", "semi", "anti"])
-        on = {"order.c": "customer.id"} if rng.random() < 0.5 else {"order.c": "customer.country"}
-        other = app.join("other", order=orders, customer=customers, on=on, how=how, limit=rng.choice([2, 500]))
-        if rng.random() < 0.7:
+        sides: dict[str, Any] = {"order": orders, "customer": customers}
+        on = rng.choice([{"order.c": "customer.id"}, {"order.c": "customer.country"}, {"order.id": "customer.id"}])
+        if rng.random() < 0.4:  # a key side is first
+            how, sides = ("left" if how == "full" else how), dict(reversed(sides.items()))
+        other = app.join("other", on=on, how=how, limit=rng.choice([2, 500]), **sides)
+        first = next(iter(sides))
+        if how in ("left", "full") and rng.random() < 0.5:
+            on = {"rows.customer.age": "one.a"}
+            beside = app.join("beside", rows=other, one=orders, on=on, how=rng.choice(["left", "full", "anti"]))
+            beside.view("beside_n", key="rows.order.id", reduce=ps.count())
+        if rng.random() < 0.7 and (how in ("left", "full") or first == "order"):
             other.view("paid", key="order.paid", value="order.a", reduce=ps.sum())
         if how in ("left", "full") and rng.random() < 0.7:
             other.view("both", key="customer.age", value="order.id", reduce=ps.collect(9))
         elif rng.random() < 0.7:
-            other.view("both", reduce=ps.count())(lambda row: [str(sorted(row["order"]))])
+            other.view("both", reduce=ps.count())(lambda row: [str(sorted(row[first]))])
     if rng.random() < 0.7:
         on = {"customer.id": "counted.key"}
         if rng.random() < 0.3:
             seen = app.join("seen", on=on, counted=counts, customer=customers)
         else:
-            seen = app.join("seen", on=on, how=rng.choice(["inner", "left"]), customer=customers, counted=counts)
+            sides = {"customer": customers, "counted": counts}
+            if rng.random() < 0.5:
+                sides = dict(reversed(sides.items()))
+            seen = app.join("seen", on=on, how=rng.choice(["inner", "left"]), **sides)
         if rng.random() < 0.7:
             seen.view("seen_sums", key="customer.country", value="counted.value.n", reduce=ps.sum())
         if rng.random() < 0.5:

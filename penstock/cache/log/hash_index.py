@@ -100,6 +100,23 @@ def look_up(reader: Reader, db: str, bits: int, hashes: Lane, rest: U32 | None) 
     return found, records
 
 
+def entries_from(reader: Reader, db: str, begin: int, most: int) -> tuple[IndexEntries, int | None]:
+    """Return about `most` entries from a hash on, in order, and the hash after them; None for no more."""
+    first = reader.floor(db, (begin >> 32).to_bytes(4, "big"))
+    rows: list[tuple[bytes, bytes]] = []
+    n, end = 0, None
+    for key, row in reader.scan(db, b"" if first is None else first[0]):
+        if n >= most:
+            end = int.from_bytes(key, "big") << 32
+            break
+        hashes = _unpack([(key, row)], db).hash
+        n += hashes.size - int(np.searchsorted(hashes, np.uint64(begin)))
+        rows.append((key, row))
+    got = _unpack(rows, db)
+    at = slice(got.hash.size - n, None)
+    return IndexEntries(got.hash[at], None if got.rest is None else got.rest[at], got.record[at]), end
+
+
 def _match(got: IndexEntries, hashes: Lane, rest: U32 | None) -> tuple[NDArray[np.bool_], U32]:
     size = got.hash.size
     if not size:

@@ -149,8 +149,8 @@ class Catalog(msgspec.Struct, frozen=True):
 class BuildState(msgspec.Struct, frozen=True):
     """The progress of a build.
 
-    `documents` has by table the record up to which documents are mapped. `rows` has by parent view the stored key
-    before which rows are mapped (None: all), and the number of these rows.
+    `documents` has by table the record up to which documents are mapped. `rows` has by parent view the stored key,
+    and by join the place, before which rows are mapped (None: all). It has the number of these rows too.
     """
 
     documents: dict[str, int] = {}

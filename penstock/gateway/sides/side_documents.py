@@ -13,10 +13,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader
+from penstock.cache import Reader, key_hash
 from penstock.gateway.document_reader import LineBlock, TableReader, Tails
 from penstock.gateway.lines.stored_lines import StoredLine, unwrap
-from penstock.gateway.sides.side_rows import found_fields, held_entries, mapped_entries, may_hold, with_accepted
+from penstock.gateway.sides.side_rows import (
+    found_fields,
+    held_among,
+    held_entries,
+    mapped_entries,
+    may_hold,
+    with_accepted,
+)
 from penstock.gateway.view_deltas import key_of
 from penstock.join import Entries, Ints, SideNode
 from penstock.mapreduce import (
@@ -30,6 +37,8 @@ from penstock.mapreduce import (
 from penstock.views import Key, SideView, Table
 
 __all__ = ["TableSideDocuments"]
+
+_HASH = 8  # bytes of a place, which is the hash of a key
 
 
 class TableSideDocuments:
@@ -49,12 +58,31 @@ class TableSideDocuments:
         table = self._table_in(reader)
         for block in table.blocks():
             newest = np.flatnonzero(table.newest(block.k0, block.k1, block.records))
-            found = [unwrap(block.lines[i]) for i in newest.tolist()]
-            present = np.flatnonzero([not one.absent for one in found])
-            if present.size:
-                columns = _columns(decoder, [found[i] for i in present.tolist()])
-                yield mapped_entries(node, reader, columns, self._keys(block, newest[present]))
+            yield from (mapped_entries(node, reader, *own) for own in self._columns_at(decoder, block, newest))
         yield from held_entries(node, reader)
+
+    def part(self, reader: Reader, begin: bytes, most: int) -> tuple[Entries, bytes | None]:
+        """Return the entries of about `most` documents from a place on, and the place after them."""
+        block, end = self._table_in(reader).hashed_from(int.from_bytes(begin, "big"), most)
+        node, decoder = self._decoding()
+        found = [Entries.none(len(self._side.projection))]
+        for columns, keys in self._columns_at(decoder, block, np.arange(len(block.lines))):
+            found += [mapped_entries(node, reader, columns, keys), *held_among(node, reader, keys)]
+        return Entries.join(found), None if end is None else end.to_bytes(_HASH, "big")
+
+    def before(self, keys: SourceKeys, place: bytes) -> NDArray[np.bool_]:
+        """Mark the documents with these keys that are before a place."""
+        own: NDArray[np.bool_] = key_hash(*keys.lanes(self._seed)) < np.uint64(int.from_bytes(place, "big"))
+        return own
+
+    def _columns_at(
+        self, decoder: Decoder, block: LineBlock, at: NDArray[np.int64]
+    ) -> Iterator[tuple[DecodedColumns, SourceKeys]]:
+        """Yield the columns and keys of the documents at these places, if there are any."""
+        found = [unwrap(block.lines[i]) for i in at.tolist()]
+        present = np.flatnonzero([not one.absent for one in found])
+        if present.size:
+            yield _columns(decoder, [found[i] for i in present.tolist()]), self._keys(block, at[present])
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Return the index of each key that has an entry, and the fields of the entries."""

@@ -12,9 +12,21 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cache import Reader, decode_key, stored_key
-from penstock.join import Entries, Ints, RowColumns, SideNode, StoredJoin, ViewColumns, row_plan, row_sources
+from penstock.join import (
+    Entries,
+    Ints,
+    JoinedRows,
+    JoinParts,
+    RowColumns,
+    SideNode,
+    StoredJoin,
+    ViewColumns,
+    row_plan,
+    row_sources,
+)
 from penstock.mapreduce import (
     Column,
     DecodedColumns,
@@ -22,6 +34,7 @@ from penstock.mapreduce import (
     FieldColumns,
     FieldMapper,
     FieldPlan,
+    Held,
     SourceKeys,
     Spaces,
     codec_of,
@@ -33,6 +46,7 @@ __all__ = [
     "JoinSideDocuments",
     "RowSideDocuments",
     "found_fields",
+    "held_among",
     "held_entries",
     "mapped_entries",
     "may_hold",
@@ -60,6 +74,22 @@ class RowSideDocuments:
             keys, columns = self._read(decoder, block)
             yield mapped_entries(node, reader, columns, SourceKeys.of_encoded(keys))
         yield from held_entries(node, reader)
+
+    def part(self, reader: Reader, begin: bytes, most: int) -> tuple[Entries, bytes | None]:
+        """Return the entries of about `most` rows from a stored key on, and the key after them."""
+        block = list(islice(reader.scan(self._rows, begin), most + 1))
+        end = block.pop()[0] if len(block) > most else None
+        found = [Entries.none(len(self._side.projection))]
+        if block:
+            node, decoder = self._decoding()
+            encoded, columns = self._read(decoder, block)
+            keys = SourceKeys.of_encoded(encoded)
+            found += [mapped_entries(node, reader, columns, keys), *held_among(node, reader, keys)]
+        return Entries.join(found), end
+
+    def before(self, keys: SourceKeys, place: bytes) -> NDArray[np.bool_]:
+        """Mark the rows with these keys that are before a place."""
+        return np.array([stored_key(key) < place for key in keys.encoded()], bool)
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Return the index of each key that has an entry, and the fields of the entries."""
@@ -97,12 +127,29 @@ class JoinSideDocuments:
 
     def all(self, reader: Reader) -> Iterator[Entries]:
         """Yield all entries."""
-        spaces, sides = Spaces(), self._source.row_sides
+        spaces = Spaces()
         node = SideNode(self._side, self._number, spaces)
         for rows in self._source.rows(reader):
-            columns = ViewColumns(row_plan(self._side), spaces, RowColumns(sides, rows))
-            yield mapped_entries(node, reader, columns, row_sources(rows))
+            yield mapped_entries(node, reader, self._columns(spaces, rows), row_sources(rows))
         yield from held_entries(node, reader)
+
+    def part(self, reader: Reader, begin: bytes, most: int) -> tuple[Entries, bytes | None]:
+        """Return the entries of about `most` rows from a place of the join on, and the place after them."""
+        spaces = Spaces()
+        node = SideNode(self._side, self._number, spaces)
+        own = JoinParts(self._source).part(reader, begin, most)
+        found = [Entries.none(len(self._side.projection))]
+        for rows in own.rows():
+            keys = row_sources(rows)
+            found += [mapped_entries(node, reader, self._columns(spaces, rows), keys), *held_among(node, reader, keys)]
+        return Entries.join(found), own.end
+
+    def before(self, keys: SourceKeys, place: bytes) -> NDArray[np.bool_]:
+        """Mark the rows with these keys that are before a place."""
+        return JoinParts(self._source).keys_before([decode_key(key) for key in keys.encoded()], place)
+
+    def _columns(self, spaces: Spaces, rows: JoinedRows) -> ViewColumns:
+        return ViewColumns(row_plan(self._side), spaces, RowColumns(self._source.row_sides, rows))
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Refuse: no condition is the key of a joined row."""
@@ -168,5 +215,17 @@ def held_entries(node: SideNode, reader: Reader) -> Iterator[Entries]:
     """Yield the entries of held documents."""
     held = (one for _, one in node.remembered(reader).all_held())
     while some := list(islice(held, _BLOCK)):
-        keys = SourceKeys.of_encoded([one.whole for one in some])
-        yield node.entries([node.pair_contributions([one.pairs for one in some], (keys, np.arange(len(some))))])
+        yield _entries_of(node, some)
+
+
+def held_among(node: SideNode, reader: Reader, keys: SourceKeys) -> Iterator[Entries]:
+    """Yield the entries of the held documents among these."""
+    if reader.count(node.held_db):
+        found = node.remembered(reader).held([stored_key(key) for key in keys.encoded()])
+        if found:
+            yield _entries_of(node, list(found.values()))
+
+
+def _entries_of(node: SideNode, held: Sequence[Held]) -> Entries:
+    keys = SourceKeys.of_encoded([one.whole for one in held])
+    return node.entries([node.pair_contributions([one.pairs for one in held], (keys, np.arange(len(held))))])
