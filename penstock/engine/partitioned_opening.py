@@ -22,9 +22,9 @@ from penstock.core import (
     StoreLayout,
     WrongPartitions,
     complete_switches,
-    is_ready,
     is_store,
     layout_of,
+    must_complete,
     read_layout,
     write_layout,
 )
@@ -47,7 +47,7 @@ from penstock.partitions import (
     transferred,
 )
 from penstock.remote import drop_socket, take_socket
-from penstock.views import App, Changed, check_no_streams, check_runnable
+from penstock.views import App, Changed, check_no_streams
 
 __all__ = ["open_partitions", "read_parted"]
 
@@ -75,7 +75,6 @@ def open_partitions(
     A process without a sign of life for `patience` seconds counts as hung, and is replaced. With `grouped` puts return
     tickets.
     """
-    check_runnable(app.joins(), 2)
     check_no_streams(app.streams(), "a store of several partitions", "open it with one partition")
     if partitions is not None and not 1 <= partitions <= _MOST:
         raise DefinitionError(f"partitions= is {key_text(partitions)}; write a number from 1 to {_MOST}")
@@ -215,7 +214,7 @@ def _agreed_numbers(
     folders = [] if path is None else layout.folders(path)
     ranges = layout.ranges()
     known = catalogs_of(folders, ranges)
-    if any(own is not None and (own.unfinished is not None or is_ready(own)) for own in known):
+    if must_complete([own for own in known if own is not None]):
         _complete_switches(folders, settings.changes > 0)
         known = catalogs_of(folders, ranges)
     return agree_numbers(app, known, migrate == "refuse")

@@ -28,7 +28,7 @@ from penstock.generations.app_comparison import begun, compared, created, refuse
 from penstock.generations.build import GenerationBuild
 from penstock.generations.generation_numbers import GenerationNumbers
 from penstock.generations.refill import without_leftover
-from penstock.views import App, Changed, check_runnable
+from penstock.views import App, Changed
 
 __all__ = ["Migrate", "core_on"]
 
@@ -47,7 +47,6 @@ def core_on(
 ) -> Core:
     """Make the nodes of a store that this writer has opened. Close the store on an error."""
     try:
-        check_runnable(app.joins(), 1 if exchange is None else 2)
         if isinstance(store, LmdbStore):
             must_be_sound(store, store.folder)
         with naming(lambda: database_labels(None)):

@@ -28,7 +28,7 @@ from penstock.views import DeliveryMode
 
 TRIALS = trials()
 JOINED = tuple(replace(own, others=variants_of(own.app)) for own in (joined(), chained(), layered(), held()))
-PARTITIONED_JOINED = (joined(), joined_early(), layered())
+PARTITIONED_JOINED = (joined(), joined_early(), chained(), layered())
 
 
 @dataclass(frozen=True, slots=True)

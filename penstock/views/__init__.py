@@ -57,7 +57,7 @@ from penstock.views.graph.definition_graph import (
 )
 from penstock.views.graph.graph_picture import BoxNote, graph_svg
 from penstock.views.graph.view_costs import view_costs
-from penstock.views.join_arguments import check_runnable, check_together
+from penstock.views.join_arguments import check_together
 from penstock.views.join_definitions import (
     Join,
     JoinStep,
@@ -178,7 +178,6 @@ __all__ = [
     "app_from",
     "as_where",
     "check_no_streams",
-    "check_runnable",
     "check_together",
     "condition_text",
     "definition_forest",

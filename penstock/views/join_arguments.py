@@ -1,8 +1,8 @@
-"""Check the arguments of `App.join`, and the joins that a store can keep."""
+"""Check the arguments of `App.join`, and the joins that an operation can keep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.cache import DefinitionError, key_text
 from penstock.views.definitions import Definitions, FilteredSource, Source, View
@@ -164,17 +164,6 @@ def _path(what: str, sides: Sequence[Side], text: object) -> Path:
         raise DefinitionError(f"on= of {what} names side {path[0]!r} without a field; write '{path[0]}.id', say")
     check_side_path(f"on= of {what}", side, path[1:], whole=False)
     return path
-
-
-def check_runnable(joins: Iterable[Join], partitions: int = 1) -> None:
-    """Raise DefinitionError for a join that a store can't keep."""
-    for join in joins:
-        what = f"join {join.name!r}"
-        if partitions > 1 and len(join.sides) > 2:
-            raise DefinitionError(
-                f"a store of several partitions can't keep {what}: it keeps joins of two sides; stay with one "
-                f"partition, or keep side {join.sides[0].name!r} and the others in a store of their own"
-            )
 
 
 def check_together(joins: Sequence[Join], tables: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.cache import DefinitionError
 from penstock.engine import Engine
 from penstock.mapreduce import Writes
 from penstock.partitions import repartition
@@ -20,7 +19,7 @@ from penstock.testing.seeds.seed_search import Seeds
 from penstock.views import Merge
 from tests.harness.planting import Bug
 from tests.join.crossing_planted import BUGS, SEEDS, finds
-from tests.join.engine_histories import judged, nested, records, shop
+from tests.join.engine_histories import chained, judged, nested, records, shop
 from tests.join.test_join_operations import shop as small_shop
 
 JOINED = "joined-partitions"
@@ -45,7 +44,7 @@ def listed(engine: Engine) -> list[str]:
     return sorted(repr((one.id, one.view, one.key, one.reason, one.document)) for one in engine.quarantine())
 
 
-@pytest.mark.parametrize(("app_of", "partitions"), [(shop, 2), (nested, 3)])
+@pytest.mark.parametrize(("app_of", "partitions"), [(shop, 2), (nested, 3), (chained, 3)])
 def test_partitions_show_the_same_as_one_store(app_of: Callable[..., ps.App], partitions: int) -> None:
     rng = random.Random(0)
     app = app_of(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)
@@ -150,27 +149,6 @@ def test_processes_and_a_later_opening_show_the_same(tmp_path: Path) -> None:
                 assert [one.key for one in snap.view(name).why("dk")] == [(key, 3) for key in range(3, 40, 8)]
 
 
-def test_a_join_of_three_sides_is_refused_over_partitions() -> None:
-    app = small_shop()
-    orders, customers = app.table_of("orders"), app.table_of("customers")
-    on = {"order.c": "customer.id", "order.a": "other.id"}
-    app.join("again", order=orders, customer=customers, other=customers, on=on)
-    with pytest.raises(DefinitionError, match="several partitions can't keep join 'again'"):
-        ps.open(app, None, partitions=2)
-
-
-def test_a_changed_join_is_refused_over_partitions(tmp_path: Path) -> None:
-    with ps.open(small_shop(), tmp_path, partitions=2, processes=False):
-        pass
-    for app in (small_shop(more=True), small_shop(limit=7), ps.App("shop")):
-        if not app.tables():
-            app.table("orders", key="id"), app.table("customers", key="id")
-        with pytest.raises(DefinitionError, match=r"'sold'.*several partitions.*load into a new path"):
-            ps.open(app, tmp_path, processes=False)
-    with ps.open(small_shop(), tmp_path, processes=False) as engine:
-        assert rows(filled(engine), "sums")
-
-
 # -- repartition
 
 
@@ -179,7 +157,7 @@ def above(engine: Engine) -> dict[str, int]:
     return {name: join["above_limit"] for name, join in engine.status()["joins"].items()}
 
 
-@pytest.mark.parametrize("app_of", [shop, nested])
+@pytest.mark.parametrize("app_of", [shop, nested, chained])
 def test_a_repartition_moves_entries_and_rows(app_of: Callable[..., ps.App], tmp_path: Path) -> None:
     rng, step = random.Random(18), 0
     app = app_of(rng.choice(list(Merge)), rng.choice(["ts", None]), rng.random() < 0.5)

@@ -9,7 +9,7 @@ import penstock as ps
 from penstock.cache import DefinitionError
 from penstock.core import described
 from penstock.mapreduce import reducer_from
-from penstock.views import Join, app_from, check_runnable, side_views
+from penstock.views import app_from, side_views
 from penstock.views.field_expressions import as_where
 
 Shop = tuple[ps.App, Any, Any, Any]
@@ -241,18 +241,3 @@ def test_outer_joins_have_two_sides(shop: Shop) -> None:
     app, orders, customers, lines = shop
     with pytest.raises(DefinitionError, match="'line'"):
         app.join("all", how="left", order=orders, customer=customers, line=lines, on={**ON, "line.order": "order.id"})
-
-
-def test_a_store_of_several_partitions_refuses_other_sides(shop: Shop) -> None:
-    app, orders, customers, lines = shop
-    app.join("all", order=orders, customer=customers, line=lines, on={**ON, "line.order": "order.id"})
-    check_runnable(app.joins())
-    with pytest.raises(DefinitionError, match="partition"):
-        check_runnable(app.joins(), 2)
-    other = ps.App("other")
-    users = other.table("users", key="id")
-    rows = other.join("pairs", one=users, other=users, on={"one.name": "other.id"})
-    named = other.join("named", user=users, row=rows, own=users, on={"user.name": "row.one.name", "own.id": "user.id"})
-    assert isinstance(named, Join)
-    with pytest.raises(DefinitionError, match="partition"):
-        check_runnable(other.joins(), 2)

@@ -60,7 +60,7 @@ from penstock.partitions.copies.store_replacement import StoreReplacement, clear
 from penstock.partitions.partition_catalogs import catalogs_of
 from penstock.partitions.union.union_snapshot import PartitionedSnapshot
 from penstock.recovery import in_flight, unconfirmed_batches
-from penstock.views import check_no_streams, check_runnable
+from penstock.views import check_no_streams
 
 __all__ = ["MOST_PARTITIONS", "Repartitioned", "repartition"]
 
@@ -130,7 +130,6 @@ class _Repartition:
             if before == self._to:
                 return Repartitioned(before, before, *_sizes(cores, snap.parts))
             _check_at_rest(snap)
-            check_runnable(snap.schema.app.joins(), self._to)
             check_no_streams(snap.schema.app.streams(), "a store of several partitions", "stay with one partition")
             catalog = snap.schema.catalog
             after = layout_of(catalog.app, catalog.seed, even_starts(self._to), next_turn(self._layout))
