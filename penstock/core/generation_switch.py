@@ -50,6 +50,7 @@ __all__ = [
     "former_schema",
     "former_state",
     "is_ready",
+    "must_complete",
     "switch_refill",
     "switched",
     "switched_sides",
@@ -186,12 +187,35 @@ def finished(catalog: Catalog) -> Catalog:
     return msgspec.structs.replace(catalog, unfinished=None, last=catalog.highest())
 
 
+def must_complete(catalogs: Sequence[Catalog]) -> bool:
+    """Return True if some of these partitions made a switch that others must complete, or discard."""
+    cut = any(catalog.unfinished is not None or is_ready(catalog) for catalog in catalogs)
+    return cut or any(_switched_elsewhere(catalog, catalogs) for catalog in catalogs)
+
+
+def _switched_elsewhere(catalog: Catalog, others: Sequence[Catalog]) -> set[str]:
+    """Return the joins of which a partition waits to switch a side that serves its join in another partition."""
+    out: set[str] = set()
+    for name, entry in serving_sides(catalog).items():
+        known = [other.entries[name].number for other in others if name in other.entries]
+        if entry.next is not None and entry.next.number in known:
+            out.add(entry.definition["join"])
+    return out
+
+
 def complete_switches(stores: Sequence[Store], feed: bool) -> None:
     """Complete a switch that only some of these partitions made; the caller has all of them open for writing.
 
+    First come sides of a join: one that serves at any partition was complete at all of them.
     A partition has switched if it keeps former entries. Another one waits if it still has a next generation, or if its
     refill is ready. A refill that is ready and was not switched anywhere is discarded.
     """
+    catalogs = [_catalog(store) for store in stores]
+    known = [catalog for catalog in catalogs if catalog is not None]
+    for store, catalog in zip(stores, catalogs, strict=True):
+        for join in () if catalog is None else _switched_elsewhere(catalog, known):
+            with store.write() as writer:
+                write_catalog(writer, switched_sides(_must_have(writer), join))
     catalogs = [_catalog(store) for store in stores]
     first = next((catalog for catalog in catalogs if catalog is not None and catalog.unfinished is not None), None)
     for store, catalog in zip(stores, catalogs, strict=True):
@@ -228,6 +252,12 @@ def decides(switched: Catalog, waiting: Catalog) -> bool:
     """Return True if the catalog of a partition shows that it switched to the refill for which another one waits."""
     filling = {} if waiting.refill is None else waiting.refill.filling
     return all(name in switched.entries and switched.entries[name].number == filling[name] for name in filling)
+
+
+def _must_have(writer: Writer) -> Catalog:
+    found = read_catalog(writer, "memory")
+    assert found is not None, "it was read before"
+    return found
 
 
 def _catalog(store: Store) -> Catalog | None:

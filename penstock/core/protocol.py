@@ -24,7 +24,12 @@ class ViewBuild(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Return True if all is built, and the switch waits for other partitions."""
+        """Return True if a switch waits for other partitions: of all views, or of the sides of a join."""
+        ...
+
+    @property
+    def waits_for(self) -> str:
+        """Return the join whose sides wait to be switched; "" for the switch of all views."""
         ...
 
     def step(self, limit: int) -> None:
@@ -32,7 +37,7 @@ class ViewBuild(Protocol):
         ...
 
     def switch(self) -> None:
-        """Make all that was built visible to readers."""
+        """Switch the sides of a join that are complete, or make all that was built visible to readers."""
         ...
 
 

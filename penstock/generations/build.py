@@ -193,22 +193,13 @@ class GenerationBuild:
     # -- taking their place
 
     def switch(self) -> None:
-        """Switch what is complete: the sides of a join that have other fields, or all next generations."""
+        """Switch the sides of a join, if they are due, or make the next generations current.
+
+        Readers see these from the next position on.
+        """
         if join := self.waits_for:
             self._switch_sides(join)
-        else:
-            self._switch_all()
-
-    def _switch_sides(self, join: str) -> None:
-        """Let sides with other fields serve their unchanged join. All nodes are made again, as after an opening."""
-        core = self._core
-        catalog = switched_sides(core.catalog, join)
-        with core.store.write() as writer:
-            write_catalog(writer, catalog)
-        core.reload()
-
-    def _switch_all(self) -> None:
-        """Make the next generations current: readers see them from the next position on."""
+            return
         core = self._core
         with core.store.write() as writer:
             catalog, state = switched(writer, core.catalog, core.state, core.feed.on, core.exchange is not None)
@@ -224,6 +215,14 @@ class GenerationBuild:
             join.until, join.fresh = None, False
         for table in core.tables.values():
             table.build = None
+
+    def _switch_sides(self, join: str) -> None:
+        """Let sides with other fields serve their unchanged join. All nodes are made again, as after an opening."""
+        core = self._core
+        catalog = switched_sides(core.catalog, join)
+        with core.store.write() as writer:
+            write_catalog(writer, catalog)
+        core.reload()
 
 
 def _coming(key: bytes, state: RowState, codec: StoredCodec) -> RowDelta:

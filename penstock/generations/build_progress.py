@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "STEP", "BuildProgress", "Switch", "catch_up", "migrated_of", "take_build_step"]
 
 Switch = Literal["switch", "finish"]
-""""switch" makes the next generation current. "finish" drops the former one, after all partitions have switched."""
+""""switch" makes the next generation current, or that of the sides of the join `of`. "finish" drops the former one,
+after all partitions have switched."""
 
 STEP = 1 << 12
 """Documents of a step for which nobody waits."""
@@ -31,7 +32,7 @@ class BuildProgress:
     """The progress of a partition: it has a step left, waits for others to switch, or has switched before others.
 
     `done` of `total` documents and rows are built; `told` counts those built since the partition was opened. `switched`
-    is the position of a switch since then.
+    is the position of a switch since then. If the sides of a join wait for the others, `of` is its name.
     """
 
     more: bool
@@ -41,6 +42,7 @@ class BuildProgress:
     applied: int
     switched: int | None
     unfinished: bool = False
+    of: str = ""
 
     @property
     def waits_or_unfinished(self) -> bool:
@@ -49,16 +51,16 @@ class BuildProgress:
 
     def data(self) -> list[Any]:
         """Return the progress as plain data."""
-        return [self.more, self.waits, self.done, self.total, self.applied, self.switched, self.unfinished]
+        return [self.more, self.waits, self.done, self.total, self.applied, self.switched, self.unfinished, self.of]
 
 
-def take_build_step(core: Core, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+def take_build_step(core: Core, limit: int | None, switch: Switch | None = None, of: str = "") -> BuildProgress:
     """Run one step in a partition: build about `limit` documents or rows, or take part in the switch.
 
     Rows that arrived ahead of the build are built too. Without either argument it only reports the progress.
     """
     if switch == "switch":
-        if core.build is not None and core.build.waits:
+        if core.build is not None and core.build.waits and core.build.waits_for == of:
             core.between(core.build.switch)
     elif switch == "finish":
         if core.catalog.unfinished is not None:
@@ -73,7 +75,8 @@ def take_build_step(core: Core, limit: int | None, switch: Switch | None = None)
         with core.store.read() as reader:
             done, total = built_of(reader, core.catalog)
     unfinished = core.catalog.unfinished is not None
-    return BuildProgress(core.has_step, waits, done, total, core.built_records, core.switched, unfinished)
+    of = core.build.waits_for if waits and core.build is not None else ""
+    return BuildProgress(core.has_step, waits, done, total, core.built_records, core.switched, unfinished, of)
 
 
 def catch_up(core: Core) -> bool | None:

@@ -11,15 +11,14 @@ found over all catalogs, and each partition is told which builds to begin. Invar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.cache import DefinitionError
 from penstock.core import Catalog, Described, described
 from penstock.generations.app_comparison import Agreement, agrees, compared, refused
-from penstock.views import App, Changed, Kind
+from penstock.views import App, Changed, Kind, shown_join, sources_of
 
-__all__ = ["GenerationNumbers", "agree_numbers", "must_keep_joins"]
+__all__ = ["GenerationNumbers", "agree_numbers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,6 @@ def agree_numbers(
         changes = {**own.changes, **changes}
     if changes and refuse:
         raise refused(changes)
-    must_keep_joins(wanted, known, changes)
     numbers = [_written(catalog, wanted) for catalog in known]
     under_way = all(agrees(catalog, wanted) for catalog in known)
     if under_way and all(own == numbers[0] for own in numbers):
@@ -66,43 +64,25 @@ def agree_numbers(
     return _begun(wanted, known, changes, unlike), tuple(changes.values())
 
 
-def must_keep_joins(wanted: Mapping[str, Described], known: Sequence[Catalog], changes: Mapping[str, Changed]) -> None:
-    """Raise DefinitionError if a join changes, or a view on one: partitions don't build them."""
-    stored = [{name: own.definition or own.target for name, own in catalog.entries.items()} for catalog in known]
-    definitions = [wanted, *stored]
-    for name, change in changes.items():
-        join = next((own for by_name in definitions if (own := _join_below(by_name, name)) is not None), None)
-        if join is not None:
-            text = {Kind.NEW: "is new", Kind.DROPPED: "is in the store and not in the app"}.get(change.kind, "differs")
-            raise DefinitionError(
-                f"{name.removeprefix(join + ':')!r} of the join {join!r} {text}, and a store of several partitions "
-                "keeps its joins and the views on them as they are; take that definition back, or load into a new path"
-            )
-
-
-def _join_below(definitions: Mapping[str, Described], name: str) -> str | None:
-    """Return the join that a definition is, belongs to, or stands on."""
-    own = definitions.get(name)
-    if own is None or own["kind"] == "table":
-        return None
-    if own["kind"] != "view":
-        found: str = own["name"] if own["kind"] == "join" else own["join"]
-        return found
-    return _join_below(definitions, own["source"])
-
-
 def _begun(
     wanted: dict[str, Described], known: Sequence[Catalog], changes: dict[str, Changed], unlike: Sequence[str]
 ) -> GenerationNumbers:
-    """Begin to build all views that changed in some partition or differ in number, and the views on these."""
+    """Begin to build all definitions that changed in some partition or differ in number, and all that stands on them.
+
+    A join and its prefixes begin together: the rows of one are documents of the next one.
+    """
     last = max(catalog.highest() for catalog in known)
+    joins = {shown_join(name) for name in unlike if wanted[name]["kind"] == "join"}
+    wholes = [name for name, own in wanted.items() if own["kind"] == "join" and shown_join(name) in joins]
     out: dict[str, Changed] = {name: own for name, own in changes.items() if own.kind is Kind.DROPPED}
     numbers: dict[str, int] = {}
     for name, definition in wanted.items():
         entry = next((catalog.entries[name] for catalog in known if name in catalog.entries), None)
         anew = entry is None
-        if definition["kind"] == "view" and (anew or name in changes or name in unlike or definition["source"] in out):
-            out[name] = changes.get(name) or Changed(name, Kind.FOLLOWS, f"it is on {definition['source']}")
+        follows = next((source for source in sources_of(definition) if source in out), name)
+        differs = name in changes or name in unlike or name in wholes or follows != name
+        if definition["kind"] != "table" and (anew or differs):
+            out[name] = changes.get(name) or Changed(name, Kind.FOLLOWS, f"it is on {follows}")
             anew = True
         last += anew
         numbers[name] = last if anew or entry is None else entry.number

@@ -17,7 +17,6 @@ from penstock.cache import Limits, MemoryStore, encode_key
 from penstock.core import Core, Described, Settings, Snapshot, described, write_catalog
 from penstock.gateway import TableBatch, key_value
 from penstock.generations.app_comparison import compared, created
-from penstock.generations.generation_numbers import must_keep_joins
 from penstock.generations.preview_sample import Samples, TableSample
 from penstock.mapreduce import rows_db, same_result
 from penstock.views import (
@@ -47,8 +46,6 @@ def preview_of(snap: Snapshot, app: App) -> Preview:
     """Preview the changes that opening the store of a snapshot with this app would cause."""
     schema, wanted = snap.schema, described(app)
     every = compared(schema.catalog, wanted).changes
-    if len(snap.parts) > 1:
-        must_keep_joins(wanted, [schema.catalog], every)
     changes = {name: change for name, change in every.items() if ":" not in name}  # sides belong to their joins
     if not every:
         return Preview(())

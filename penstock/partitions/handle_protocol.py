@@ -56,7 +56,7 @@ class PartitionHandle(Protocol):
         """Perform a step of a repair, in plain data; "collect" begins to collect changes, "collected" returns them."""
         ...
 
-    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None, of: str = "") -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         ...
 

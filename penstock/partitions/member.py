@@ -337,10 +337,10 @@ class Member:
     def _foreign(self, table: str, records: TableBatch) -> Mapping[int, int]:
         return Router(self.core.app, self._exchange.ranges).foreign(table, records, self.partition)
 
-    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None, of: str = "") -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
         with self._lock:
-            return take_build_step(self.core, limit, switch)
+            return take_build_step(self.core, limit, switch, of)
 
     def close(self) -> None:
         """Close the partition."""

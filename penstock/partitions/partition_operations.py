@@ -79,7 +79,7 @@ BUILD_STEP = operation(
     "build_step",
     _PROGRESS,
     Effect.CHANGES,
-    {"limit": PLAIN, "switch": PLAIN},
+    {"limit": PLAIN, "switch": PLAIN, "of": PLAIN},
     perform=_by_member("build_step"),
 )
 SPOUT_STATE: Operation[bytes] = operation(

@@ -222,9 +222,9 @@ class PartitionProcess:
         """Perform a step of a repair, in plain data."""
         return self._done(operations.REPAIR, step=do, arguments=what)
 
-    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None, of: str = "") -> BuildProgress:
         """Build about `limit` documents, or take a step of a switch; with neither, only return the progress."""
-        return self._done(operations.BUILD_STEP, limit=limit, switch=switch)
+        return self._done(operations.BUILD_STEP, limit=limit, switch=switch, of=of)
 
     def close(self) -> None:
         """End the process. A second call does nothing."""

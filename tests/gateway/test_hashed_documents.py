@@ -25,7 +25,8 @@ def history(seed: int) -> None:
     engine, core = open_on(app, MemoryStore(), LIMITS, seed)
     for now in range(12):
         for key in choose.sample(KEYS, 3):
-            engine.delete("docs", key, **({"ts": now} if app.table_of("docs").has_ts else {}))
+            stamp: dict[str, Any] = {"ts": now} if app.table_of("docs").has_ts else {}
+            engine.delete("docs", key, **stamp)
         keys = choose.sample(KEYS, choose.randrange(1, 30))
         engine.put_many("docs", [{"id": list(key) if isinstance(key, tuple) else key, "ts": now} for key in keys])
         core.tails = Tails()  # the tail begins where the index ends

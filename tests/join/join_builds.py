@@ -45,7 +45,7 @@ def drawn_app(rng: random.Random, merge: Merge, ts: str | None) -> ps.App:
                 path = rng.choice(["bought.customer.country", "bought.order.paid", "more.paid"])
                 bought.view("bought_sums", key=path, value="bought.order.a", reduce=ps.sum())
     if rng.random() < 0.7:
-        how = rng.choice(["left", "full", "semi", "anti"])
+        how: Any = rng.choice(["left", "full", "semi", "anti"])
         sides: dict[str, Any] = {"order": orders, "customer": customers}
         on = rng.choice([{"order.c": "customer.id"}, {"order.c": "customer.country"}, {"order.id": "customer.id"}])
         if rng.random() < 0.4:  # a key side is first

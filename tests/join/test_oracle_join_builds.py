@@ -188,14 +188,14 @@ def test_a_row_of_null_that_comes_during_a_build_is_sent_once() -> None:
         ("full", "customer.country", False),
     ],
 )
-def test_a_step_reads_as_many_entries_as_its_limit(how: str, on: str, turned: bool) -> None:
+def test_a_step_reads_as_many_entries_as_its_limit(how: Any, on: str, turned: bool) -> None:
     store = LastingStore()
     engine, _ = open_on(shop(), store)
     engine.put_many("orders", [{"id": key, "c": key % 60 if key % 3 else None, "a": 1} for key in range(90)])
     engine.put_many("customers", [{"id": key, "country": key or None} for key in range(40)])
     app = shop()
     [orders, customers] = app.tables()
-    sides = {"order": orders, "customer": customers}
+    sides: dict[str, Any] = {"order": orders, "customer": customers}
     paths = {"order.id": "customer.id"} if on == "order.id" else {"order.c": on}
     turned_sides = dict(reversed(sides.items())) if turned else sides
     join = app.join("other", on=paths, how=how, **turned_sides)

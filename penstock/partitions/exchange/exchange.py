@@ -119,7 +119,7 @@ class PartitionExchange:
 
         A definition comes after its sources, so the order of definitions is one of dependence.
         """
-        self._order = [*(side for join in joins for side in join.sides), *views]
+        self._order = [*(side for join in joins for side in (*join.sides, *join.wider)), *views]
         for view in self._order:
             view.crossing = self.crossing
         runs = [(view.view.order, view.fold_gathered) for view in views]

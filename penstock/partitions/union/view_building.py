@@ -81,6 +81,8 @@ class PartitionedBuilding:
         """The reason why the last step failed."""
         self.switching = False
         """True if some partitions may have switched, and others have not."""
+        self.switched_join = ""
+        """The join whose sides they switch; "" if they switch all views."""
         self.refilled = 0
         """The lowest number of the refill to which they switch; 0 if they switch to views that were built."""
 
@@ -134,6 +136,8 @@ class PartitionedBuilding:
 
         Return True if more is left, and the answers of the partitions.
         """
+        if self.switched_join:  # a switch of its sides failed at some partition
+            self.finish_switch_first()
         steps = self._build_steps(limit)
         with suppress(PenstockError):  # a later call reports a production that is refused, and repairs begin with this
             self._store.push()
@@ -141,6 +145,7 @@ class PartitionedBuilding:
             self.switching = self.switching or any(own.unfinished for own in steps)
             with self._store.still():
                 self.switching = True
+                self.switched_join = max(own.of for own in steps)
                 steps = self.finish_switch()
         return any(own.more or own.waits_or_unfinished for own in steps), steps
 
@@ -155,9 +160,9 @@ class PartitionedBuilding:
             for handle in self._handles:
                 handle.repair("refill", "switch", self.refilled)
         else:
-            self._build_steps(None, "switch")
+            self._build_steps(None, "switch", self.switched_join)
         steps = self._build_steps(None, "finish")
-        self.switching, self.refilled = False, 0
+        self.switching, self.refilled, self.switched_join = False, 0, ""
         return steps
 
     def finish_switch_first(self) -> None:
@@ -166,5 +171,5 @@ class PartitionedBuilding:
             with self._store.still(settled=False):
                 pass
 
-    def _build_steps(self, limit: int | None, switch: Switch | None = None) -> list[BuildProgress]:
-        return self._store.at_each(lambda handle: handle.build_step(limit, switch))
+    def _build_steps(self, limit: int | None, switch: Switch | None = None, of: str = "") -> list[BuildProgress]:
+        return self._store.at_each(lambda handle: handle.build_step(limit, switch, of))

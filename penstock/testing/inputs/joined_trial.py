@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from penstock.mapreduce import count, max, sum
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords
 from penstock.views import App, field
 
-__all__ = ["chained", "held", "joined", "joined_early", "layered"]
+__all__ = ["altered", "chained", "held", "joined", "joined_early", "layered"]
 
 _NAMES = ("Sue", "Joe", "Bob", "Jo")
 _LONG = "x" * 450
@@ -75,7 +76,7 @@ def layered() -> Trial:
 
 
 def chained() -> Trial:
-    """Return an app with a join of three sides; only stores of one partition keep it."""
+    """Return an app with a join of three sides."""
     app = App("chained")
     orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
     totals = orders.view("totals", key="c", value="n", reduce={"sum": sum(), "n": count()})
@@ -88,6 +89,36 @@ def chained() -> Trial:
         yield (row["customer"]["name"][0], row["total"]["key"]), None
 
     return _trial(app, (1, 2, 3, "a", _LONG))
+
+
+def altered() -> Trial:
+    """Return an app that may change to others: with new fields of sides, and other joins, conditions and limits."""
+    trial = _trial(_altered(0), (1, 2, 3, "a", _LONG))
+    return replace(trial, others=(_altered(1), _altered(2)))
+
+
+def _altered(number: int) -> App:
+    app = App("altered")
+    orders, customers = app.table("orders", key="id", ts="ts"), app.table("customers", key="id", ts="ts", merge="patch")
+    totals = orders.view("totals", key="c", value="n", reduce={"sum": sum(), "n": count()})
+    on = {"order.c": "customer.id"}
+    sold = app.join("sold", order=orders, customer=customers, on=on, limit=6 if number == 2 else 8)
+    sold.view("sums", key="customer.name", value="order.n", reduce={"sum": sum(), "n": count()})
+    chain = {**on, "total.key": "order.d"} if number == 2 else {**on, "total.value.n": "order.n"}
+    three = app.join("three", total=totals, order=orders, customer=customers, on=chain, limit=30)
+    three.view("sides", key="customer.name", value="total.value.sum", reduce=sum(), sources=True)
+    three.view("numbers", key="customer.name", value="order.n", reduce={"sum": sum(), "n": count()})
+    if number == 1:
+        sold.view("ages", key="customer.age", value="order.name", reduce=max())
+        three.view("by_d", key="order.d", value="customer.age", reduce=max())
+        idle = app.join("idle", customer=customers, order=orders, on={"customer.id": "order.c"}, how="anti")
+        idle.view("idle_ages", key="customer.age", reduce=count())
+    else:
+        every = app.join("every", customer=customers, order=orders, on={"customer.id": "order.c"}, how="left")
+        every.view("every_n", key="customer.name", value="order.n", reduce=max())
+        full = app.join("full", order=orders, customer=customers, on={"order.name": "customer.name"}, how="full")
+        full.view("full_d", key="order.d", value="customer.id", reduce=count() if number else max())
+    return app
 
 
 def _trial(app: App, keys: tuple[Any, ...]) -> Trial:

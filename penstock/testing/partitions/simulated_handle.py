@@ -70,9 +70,9 @@ class SimulatedHandle:
         """Return the spout state of a source partition."""
         return self._world.done(self._i, lambda member: member.spout_state(source))
 
-    def build_step(self, limit: int | None, switch: Switch | None = None) -> BuildProgress:
+    def build_step(self, limit: int | None, switch: Switch | None = None, of: str = "") -> BuildProgress:
         """Run one step of building views."""
-        return self._world.done(self._i, lambda member: member.build_step(limit, switch))
+        return self._world.done(self._i, lambda member: member.build_step(limit, switch, of))
 
     def compact(self) -> dict[str, object]:
         """Free the space of old versions."""

@@ -236,8 +236,8 @@ def _the_former_generation_is_emptied_at_once(m: pytest.MonkeyPatch) -> None:
     m.setattr(Core, "has_step", property(left))
     done = build_progress.take_build_step
 
-    def by(core: Core, limit: int | None, do: Any = None) -> Any:
-        out = done(core, limit, do)
+    def by(core: Core, limit: int | None, do: Any = None, of: str = "") -> Any:
+        out = done(core, limit, do, of)
         while do == "switch" and core.catalog.trash:
             core.between(lambda: plain(core, 1 << 12))
         return out
