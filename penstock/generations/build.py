@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["GenerationBuild", "build_small_change"]
 
 
-class _Work(Enum):
+class _BuildWork(Enum):
     """The kinds of steps of a build."""
 
     DOCUMENTS = "documents"
@@ -90,38 +90,38 @@ class GenerationBuild:
     def step(self, limit: int) -> None:
         """Run the next step, for about `limit` documents or rows."""
         work, name = self._next()
-        if work is _Work.DOCUMENTS:
+        if work is _BuildWork.DOCUMENTS:
             self._documents(name, self._core.tables[name], limit)
-        elif work is _Work.SWITCH:
+        elif work is _BuildWork.SWITCH:
             self.switch()
         elif name in self._core.views:
             self._rows(name, limit)
         else:
             self._joined_rows(name, limit)
 
-    def _next(self) -> tuple[_Work, str]:
+    def _next(self) -> tuple[_BuildWork, str]:
         """Return the next work, and the table, view or join that it is about; "" for the switch of all views."""
         for name, node in self._core.tables.items():
             if node.build is not None and not node.build.done:
-                return _Work.DOCUMENTS, name
+                return _BuildWork.DOCUMENTS, name
         serving = {side.definition["join"] for side in serving_sides(self._core.catalog).values()}
         for name in sorted({*serving, *self._sources}, key=self._order.__getitem__):
             if name in serving:  # all that its sides read is complete
-                return _Work.SWITCH, name
+                return _BuildWork.SWITCH, name
             if self.built.rows.get(name, (b"", 0))[0] is not None:
-                return _Work.ROWS, name
-        return _Work.SWITCH, ""
+                return _BuildWork.ROWS, name
+        return _BuildWork.SWITCH, ""
 
     @property
     def waits(self) -> bool:
         """Return True if this partition waits for the others, before a switch of all views or of sides of a join."""
-        return self._core.exchange is not None and self._next()[0] is _Work.SWITCH
+        return self._core.exchange is not None and self._next()[0] is _BuildWork.SWITCH
 
     @property
     def waits_for(self) -> str:
         """Return the join whose sides wait to be switched; "" for the switch of all views."""
         work, join = self._next()
-        return join if work is _Work.SWITCH else ""
+        return join if work is _BuildWork.SWITCH else ""
 
     # -- telling
 
@@ -197,8 +197,8 @@ class GenerationBuild:
 
         Readers see these from the next position on.
         """
-        if join := self.waits_for:
-            self._switch_sides(join)
+        if self.waits_for:
+            self._switch_sides(self.waits_for)
             return
         core = self._core
         with core.store.write() as writer:

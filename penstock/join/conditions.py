@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import encode_key
-from penstock.join.entry_texts import EntryKeys
+from penstock.join.entries.entry_texts import EntryKeys
 from penstock.join.side_entries import KEY, UPPER, VALUE, Entries, Ints, Positions, same_columns
 from penstock.mapreduce import Codes, Groups, SourceKeys
 

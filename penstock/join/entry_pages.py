@@ -19,7 +19,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.join.entry_texts import Texts, row_sums
+from penstock.join.entries.entry_texts import Texts, row_sums
 from penstock.join.side_entries import FIELDS, Entries, Mask, Positions, positions_of
 from penstock.join.sorted_runs import EntryChanges
 from penstock.mapreduce import LaneKind

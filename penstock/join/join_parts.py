@@ -26,6 +26,7 @@ from penstock.join.joined_rows import How, JoinedRows, KeptEntries, above_limit
 from penstock.join.side_entries import Entries, Ints, Mask, Positions, positions_of
 from penstock.join.stored_join import LimitHold, StoredJoin, rows_of, swapped
 from penstock.mapreduce import SourceKeys
+from penstock.views import View
 
 __all__ = ["FIRST_PLACE", "JoinPart", "JoinParts"]
 
@@ -77,9 +78,10 @@ class JoinParts:
         self._how = how = How(stored.join.how)
         first, second = stored.sides
         self._ordering: int | None = None  # the side whose index orders section 0
+        same_keys = how is How.LEFT and isinstance(second.view.source, View)  # a row alone, and one with a null group
         if first.index is not None:
             self._ordering = 0
-        elif second.index is not None and how in _PAIRS:
+        elif second.index is not None and how in _PAIRS and not same_keys:
             self._ordering = 1
         alone = how in _UNMATCHED if self._ordering == 0 else self._ordering is None or how is How.LEFT
         sections = {_BY_INDEX: self._ordering is not None, _BY_FIRST: alone, _BY_SECOND: how is How.FULL}
@@ -120,11 +122,10 @@ class JoinParts:
             own = SourceKeys.of_encoded([_encoded(values[i]) for i in at.tolist()])
             return positions_of(own, keys_of(at, second))
 
-        has_left, has_right, null = (
-            np.array([(one is None) == absent for one in own], bool)
-            for own, absent in ((left, False), (right, False), (values, True))
-        )
-        return self._before(_PlacedRows(has_left, has_right, null, positions, keys_of), place)
+        known, how = [np.array([one is not None for one in own], bool) for own in (left, right, values)], self._how
+        has_left = known[0] if how is How.FULL else np.ones(len(keys), bool)  # null may be the group of a view
+        has_right = np.ones(len(keys), bool) if how is How.INNER else known[1]
+        return self._before(_PlacedRows(has_left, has_right, ~known[2], positions, keys_of), place)
 
     def _before(self, rows: _PlacedRows, place: bytes) -> Mask:
         if not place:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cache import canonical, unpack
-from penstock.join.entry_texts import EntryKeys, Texts, flat_places
+from penstock.join.entries.entry_texts import EntryKeys, Texts, flat_places
 from penstock.mapreduce import Codes, Column, Groups, LaneKind, SourceKeys
 
 __all__ = [

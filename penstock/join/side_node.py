@@ -21,8 +21,8 @@ import numpy as np
 
 from penstock.cache import FEW, Reader, decode_key, encode_key
 from penstock.join.conditions import NULL_CODE, ConditionKeys, Conditions
+from penstock.join.entries.entry_texts import EntryKeys
 from penstock.join.entry_pages import changes_payload, read_changes
-from penstock.join.entry_texts import EntryKeys
 from penstock.join.joined_rows import KeptEntries, SideChange
 from penstock.join.product import BLOCK
 from penstock.join.side_entries import Entries, Ints, Mask

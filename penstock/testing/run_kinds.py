@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.testing.connector.connector_plan import connector_plan
 from penstock.testing.connector.connector_run import attempt_connector, explained_connector, smallest_connector
-from penstock.testing.inputs.joined_trial import chained, held, joined, joined_early, layered
+from penstock.testing.inputs.joined_trial import altered, chained, held, joined, joined_early, layered
 from penstock.testing.inputs.trial_apps import Trial, trial_of, trials
 from penstock.testing.partitions.partitioned_run import (
     attempt_partitioned,
@@ -28,7 +28,7 @@ from penstock.views import DeliveryMode
 
 TRIALS = trials()
 JOINED = tuple(replace(own, others=variants_of(own.app)) for own in (joined(), chained(), layered(), held()))
-PARTITIONED_JOINED = (joined(), joined_early(), chained(), layered())
+PARTITIONED_JOINED = (joined(), joined_early(), chained(), layered(), altered())
 
 
 @dataclass(frozen=True, slots=True)

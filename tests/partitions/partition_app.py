@@ -43,6 +43,13 @@ sizes = cities.view("sizes", key="value.n", reduce=ps.count())
 tops = best.view("tops", key="value", reduce=ps.count())
 marked = marks.view("marked", key="n", reduce=ps.count())
 peaks = lived.view("peaks", key="value.most", reduce=ps.count())
+bought = app.join("bought", order=orders, user=users, on={"order.user": "user.name"})
+by_city = bought.view("by_city", key="user.city", value="order.amount", reduce={"n": ps.count(), "sum": ps.sum()})
+on = {"order.user": "user.name", "user.city": "city.key"}
+trips = app.join("trips", order=orders, user=users, city=cities, on=on)
+crowded = trips.view("crowded", key="city.value.n", reduce=ps.count())
+idle = app.join("idle", user=users, order=orders, on={"user.name": "order.user"}, how="anti")
+idle_cities = idle.view("idle_cities", key="user.city", reduce=ps.count())
 
 
 def spelled(user: dict[str, Any]) -> Iterator[str]:
@@ -115,6 +122,15 @@ class Recompute:
             best[user["name"]] = max(user["n"], best.get(user["name"], 0))
         for order in self._orders.values():
             spent[order["user"]] += order["amount"]
+        by_city: dict[str, dict[str, int]] = defaultdict(lambda: {"n": 0, "sum": 0})
+        crowded: Counter[int] = Counter()
+        for order in self._orders.values():
+            for user in self._users.values():
+                if user["name"] == order["user"]:
+                    by_city[user["city"]]["n"] += 1
+                    by_city[user["city"]]["sum"] += order["amount"]
+                    crowded[cities[user["city"]]["n"]] += 1
+        buyers = {order["user"] for order in self._orders.values()}
         letters = dict(Counter("".join(user["name"] for user in self._users.values())))
         return {
             "cities": dict(cities),
@@ -127,6 +143,9 @@ class Recompute:
             "listed": {(order["user"], key, 0): order["amount"] for key, order in self._orders.items()},
             "sizes": dict(Counter(city["n"] for city in cities.values())),
             "tops": dict(Counter(best.values())),
+            "by_city": dict(by_city),
+            "crowded": dict(crowded),
+            "idle_cities": dict(Counter(user["city"] for user in self._users.values() if user["name"] not in buyers)),
             "marked": {} if self.mark is None else {self.mark: MARKS},
         }
 

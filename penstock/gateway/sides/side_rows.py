@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cache import Reader, decode_key, stored_key
+from penstock.cache import Reader, decode_key, encode_key, stored_key
 from penstock.join import (
     Entries,
     Ints,
@@ -40,7 +40,7 @@ from penstock.mapreduce import (
     codec_of,
     rows_db,
 )
-from penstock.views import Key, SideView, View
+from penstock.views import Key, SideView, View, group_in_key
 
 __all__ = [
     "JoinSideDocuments",
@@ -89,7 +89,10 @@ class RowSideDocuments:
 
     def before(self, keys: SourceKeys, place: bytes) -> NDArray[np.bool_]:
         """Mark the rows with these keys that are before a place."""
-        return np.array([stored_key(key) < place for key in keys.encoded()], bool)
+        encoded = keys.encoded()
+        if self._side.nests_null:
+            encoded = [encode_key(group_in_key(decode_key(key))) for key in encoded]
+        return np.array([stored_key(key) < place for key in encoded], bool)
 
     def find(self, reader: Reader, keys: SourceKeys) -> tuple[Ints, Sequence[Column]]:
         """Return the index of each key that has an entry, and the fields of the entries."""
