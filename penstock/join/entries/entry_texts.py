@@ -28,7 +28,8 @@ _Words = NDArray[np.uint64]
 
 _WORDS = 16  # words of two entries that are compared as columns; the others are compared entry by entry
 _NULL = mix(np.zeros(1, np.uint64))[0]  # the hash of a null condition value, which has lane 0
-_BYTES = np.arange(8) < np.arange(9)[:, None]  # the bytes of a word that has so many
+_BYTES = (np.arange(8) < np.arange(9)[:, None]).view(np.uint64).ravel()
+"""By a number of bytes: a mark for each of them in a word."""
 
 
 def row_sums(rows: NDArray[Any]) -> Ints:
@@ -224,5 +225,5 @@ def _filled(sizes: Sizes, words: Ints) -> Mask:
     used = np.full(int(ends[-1]) if ends.size else 0, 8)
     own = each > 0
     used[ends[own] - 1] = flat[own] - 8 * (each[own] - 1)
-    out: Mask = _BYTES[used].ravel()
+    out: Mask = _BYTES.take(used).view(np.bool_)
     return out
