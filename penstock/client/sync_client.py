@@ -35,8 +35,8 @@ T = TypeVar("T")
 class ServiceClient:
     """A store behind `penstock serve`, at the address of its gRPC port.
 
-    A call that finds the server busy, without a writer, or not at all is repeated for `patience` seconds, if a
-    repeated call changes nothing twice. A read always is. A write is if the server refused it before it changed
+    A call that finds the server busy, without a writer, or not at all is repeated for `patience` seconds. It must
+    change nothing twice. A read always is. A write is if the server refused it before it changed
     anything. A numbered write of a session always is.
 
     client = ps.Client("127.0.0.1:7180", token="…")

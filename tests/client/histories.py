@@ -1,7 +1,7 @@
 """Histories of concurrent writes with conditions, reads and removes, and the search of Wing and Gong for an order.
 
-A history of one key is linearizable if its calls have an order that agrees with time and with a register: a read gives
-the ts of the document, a write succeeds if its condition held. A call of unknown outcome may have happened at any time
+A history of one key is linearizable if its calls have an order that agrees with time and with a register. A read gives
+the ts of the document. A write succeeds if its condition held. A call of unknown outcome may have happened at any time
 after it began, or not at all.
 
 python -m tests.client.histories --rounds 20 --seed 1

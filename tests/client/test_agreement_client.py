@@ -44,7 +44,7 @@ def counted(counts: ps.Counts, upto: int = 0) -> Answer:
 
 
 class Contract(RuleBasedStateMachine):
-    """The same calls to three stores."""
+    """Calls to three stores, with equal arguments."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ class WriteCalls:
                 yield self._reply(WriteResult(total, done.upto))
 
     def end(self) -> None:
-        """End the streams: those that wait now, and each other one after its request."""
+        """End the streams that wait now, and each other one after its request."""
         with self._turn:
             self._ended = True
             waiting = list(self._waiting)
