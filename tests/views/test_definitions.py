@@ -92,7 +92,7 @@ def test_a_good_name(app: App, users: Table, name: str) -> None:
 
 def test_tables_and_views_share_one_namespace(app: App, users: Table) -> None:
     users.view("ages", key="age", reduce=count())
-    with refused("table named 'users' already", "tables, views and joins share"):
+    with refused("table named 'users' already", "tables, streams, views and joins share"):
         app.table("users", key="id")
     with refused("view named 'ages' already"):
         app.table("ages", key="id")
