@@ -27,7 +27,9 @@ from penstock.cache.errors import PenstockError
 from penstock.cache.lmdb.lmdb_store import open_lmdb
 from penstock.cache.store.memory_database import Database
 from penstock.cache.store.memory_store import MemoryReader, MemoryStore, MemoryWriter
-from penstock.cache.store.protocol import Reader, Store, Writer
+from penstock.cache.store.protocol import META, Reader, Store, Writer
+from penstock.cache.store.row_changes import apply_changes
+from penstock.cache.store.turn_store import TurnStore
 
 Rows = dict[bytes, bytes]
 Model = dict[str, Rows]
@@ -262,8 +264,52 @@ class InMemory(Machine):
         return MemoryStore()
 
 
+class OfTurns(Machine):
+    """Turns that are kept or dropped, between transactions. The base has the rows of the last decision."""
+
+    def open(self) -> Store:
+        self.turns = TurnStore(MemoryStore())
+        self.decided: Model = {}
+        return self.turns
+
+    @precondition(lambda self: self.txn is None)
+    @rule(mark=VALUES)
+    def keep(self, mark: bytes) -> None:
+        self.turns.keep_turn([(b"mark", mark)])
+        self.committed = self.committed | {META: {b"mark": mark}}
+        self.decided = {db: dict(rows) for db, rows in self.committed.items()}
+
+    @precondition(lambda self: self.txn is None)
+    @rule()
+    def drop(self) -> None:
+        self.turns.drop_turn()
+        self.committed = {db: dict(rows) for db, rows in self.decided.items()}
+
+    @precondition(lambda self: self.txn is None)
+    @rule()
+    def copy(self) -> None:
+        """The changes of the turn make the rows of the turn from those of the base, however often they are applied."""
+        copy = MemoryStore()
+        with copy.write() as txn:
+            for db, rows in self.decided.items():
+                txn.put_many(db, list(rows.items()))
+        for _ in range(2):
+            with copy.write() as txn:
+                apply_changes(txn, self.turns.changes())
+        with copy.read() as snap:
+            for db in ("a", "b", META):
+                assert list(snap.scan(db)) == in_range(self.committed.get(db, {}), b"", None, False)
+
+    @invariant()
+    def base(self) -> None:
+        with self.turns.base.read() as snap:
+            for db in ("a", "b", META):
+                assert list(snap.scan(db)) == in_range(self.decided.get(db, {}), b"", None, False)
+
+
 TestOnDisk = OnDisk.TestCase
 TestInMemory = InMemory.TestCase
+TestOfTurns = OfTurns.TestCase
 
 
 def never_copies(patch: pytest.MonkeyPatch) -> None:
