@@ -127,6 +127,7 @@ from penstock.cache.messages import (
     value_text,
 )
 from penstock.cache.permissions import PRIVATE, file_mode, folder_mode, make_private, must_be_own
+from penstock.cache.store.changelog import ChangelogDamaged, ChangelogHead, encode_changelog, read_changelog
 from penstock.cache.store.damage import COPY, DatabaseLabel, named, naming, number_text, stored_key_text
 from penstock.cache.store.database_watch import Moment, Watched, Watches
 from penstock.cache.store.key_digests import Digest
@@ -134,6 +135,8 @@ from penstock.cache.store.memory_store import MemoryStore
 from penstock.cache.store.merged_stores import MergedReader
 from penstock.cache.store.protocol import META, Info, Reader, Store, Writer
 from penstock.cache.store.replacement_lock import gate
+from penstock.cache.store.row_changes import RowChanges, apply_changes
+from penstock.cache.store.turn_store import TurnStore
 
 __all__ = [
     "COPY",
@@ -156,6 +159,8 @@ __all__ = [
     "UNITS",
     "ArgumentKind",
     "BatchRejected",
+    "ChangelogDamaged",
+    "ChangelogHead",
     "Closed",
     "CopyFailed",
     "DatabaseLabel",
@@ -184,6 +189,7 @@ __all__ = [
     "ReadOnly",
     "Reader",
     "RecordError",
+    "RowChanges",
     "RowPacker",
     "Scrub",
     "Segment",
@@ -198,6 +204,7 @@ __all__ = [
     "StoreReplaced",
     "Tell",
     "TooManyDigits",
+    "TurnStore",
     "Unit",
     "UnknownName",
     "ValueKind",
@@ -205,6 +212,7 @@ __all__ = [
     "Watches",
     "Writer",
     "WriterLock",
+    "apply_changes",
     "at_base",
     "beside",
     "bits_for",
@@ -223,6 +231,7 @@ __all__ = [
     "delete_marked_folder",
     "duration_of",
     "duration_text",
+    "encode_changelog",
     "encode_entry",
     "encode_key",
     "entries_from",
@@ -268,6 +277,7 @@ __all__ = [
     "prefix_bounds",
     "process_with",
     "put_in_place",
+    "read_changelog",
     "read_lines",
     "read_mark",
     "received_document",

@@ -194,7 +194,9 @@ class Member:
 
     def _early(self, tables: Tables, number: int, kinds: Mapping[str, str]) -> dict[int, EarlySet]:
         """Return the early sets of a batch by receiver; none for a large batch, or for one already stored."""
-        if not self.core.state.early or sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
+        if self._exchange.hands_out or not self.core.state.early:
+            return {}
+        if sum(part.size for parts in tables.values() for part in parts) > MOST_EARLY:
             return {}
         with self._lock:
             self._add_kinds(kinds)

@@ -4,7 +4,8 @@ A turn is the work of one batch in a partition, in several transactions. Another
 counts. Until then the base has the rows from before the turn, so a kill leaves exactly these. Invariants:
 
 - readers and transactions see the committed rows of the turn above those of the base;
-- the base changes only when a turn is kept, in one transaction, together with rows that the caller adds;
+- the base changes only when a turn is kept, in one transaction, together with rows that the caller adds. A store that
+  is closed drops its turn;
 - the changes of a turn depend on its rows before and after only, not on the transactions between them.
 
 A nested LMDB transaction would do the same, but its changes must be in memory anyway: the changelog contains them. In
@@ -112,11 +113,6 @@ class TurnStore:
             with self.base.write() as writer:
                 apply_changes(writer, self.changes())
                 writer.put_many(META, rows)
-            self._turn = MemoryStore()
-
-    def drop_turn(self) -> None:
-        """Discard the rows of the turn. The next turn begins on the base."""
-        with self._begin():
             self._turn = MemoryStore()
 
 

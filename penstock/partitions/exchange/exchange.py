@@ -39,11 +39,14 @@ from penstock.recovery import (
     Production,
     ProductionGuard,
     Sent,
+    StoredProduction,
     UndoRow,
+    after_productions,
     deleted,
     keep_before,
     newer,
     next_productions,
+    numbered_productions,
     oldest_owed,
     parts_of,
     saved,
@@ -72,10 +75,16 @@ class ReceivedProductions:
 
 
 class PartitionExchange:
-    """A core's view of the other partitions."""
+    """A core's view of the other partitions.
 
-    def __init__(self, partition: int, ranges: KeyRanges) -> None:
+    With `hands_out`, productions are not saved in the store: `handed` collects them for the caller, who delivers them
+    before the batch counts as stored.
+    """
+
+    def __init__(self, partition: int, ranges: KeyRanges, hands_out: bool = False) -> None:
         self.partition = partition
+        self.hands_out = hands_out
+        self.handed: list[tuple[int, StoredProduction]] = []  # with their receivers, in the order of commits
         self.ranges = ranges
         self.crossing = GroupCrossing(partition, ranges)
         self.batch = 0  # the number of the batch that is being taken, while one is
@@ -177,10 +186,18 @@ class PartitionExchange:
         contributions = {
             other: own for other, parts in leaving.items() if (own := [p for p in parts if not is_records(p)])
         }
-        sent = saved(writer, records, state.sent)  # apart from contributions: no damaged group can block them
+        sent = self._saved(writer, writes, records, state.sent)  # apart: no damaged group blocks them
         batches = {**state.batches, **{other: sent[other] for other in records}}
-        sent = saved(writer, contributions, sent)
+        sent = self._saved(writer, writes, contributions, sent)
         return msgspec.structs.replace(state, sent=sent, batches=batches)
+
+    def _saved(self, writer: Writer, writes: Writes, leaving: dict[int, list[Part]], sent: Sent) -> Sent:
+        """Save productions, or hand them out after the commit. Return the last number of each receiver."""
+        if not self.hands_out:
+            return saved(writer, leaving, sent)
+        found = numbered_productions(leaving, sent)
+        writes.after.append(lambda: self.handed.extend(found))
+        return after_productions(found, sent)
 
     def _unsaid(self, leaving: Mapping[int, list[Part]], batch: int) -> dict[int, list[Part]]:
         """Return the productions by receiver, without the sets that equal its early set."""

@@ -12,7 +12,7 @@ deleted. Invariants:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -30,10 +30,12 @@ __all__ = [
     "ProductionGuard",
     "Sent",
     "StoredProduction",
+    "after_productions",
     "consistent",
     "deleted",
     "in_flight",
     "next_productions",
+    "numbered_productions",
     "numbers_of",
     "oldest_owed",
     "owed_after",
@@ -90,16 +92,21 @@ class OldEpoch(PenstockError):
 
 def saved(writer: Writer, leaving: dict[int, list[Any]], sent: Sent) -> Sent:
     """Write the productions of a transaction. Return the last number of each receiver."""
-    if not leaving:
-        return sent
-    now = dict(sent)
-    rows: list[tuple[bytes, bytes]] = []
-    for other in sorted(leaving):
-        now[other] = now.get(other, 0) + 1
-        key = _KEY.pack(other, now[other])
-        rows.append((key, seal(key, pack(leaving[other]))))
-    writer.put_many(OUT, rows)
-    return now
+    found = numbered_productions(leaving, sent)
+    if found:
+        rows = [(key, seal(key, own.data)) for other, own in found if (key := _KEY.pack(other, own.number))]
+        writer.put_many(OUT, rows)
+    return after_productions(found, sent)
+
+
+def numbered_productions(leaving: Mapping[int, list[Any]], sent: Sent) -> list[tuple[int, StoredProduction]]:
+    """Give the productions of a transaction their numbers. Return each with its receiver."""
+    return [(other, StoredProduction(sent.get(other, 0) + 1, pack(leaving[other]))) for other in sorted(leaving)]
+
+
+def after_productions(found: Iterable[tuple[int, StoredProduction]], sent: Sent) -> Sent:
+    """Return the last number of each receiver after these productions."""
+    return {**sent, **{other: own.number for other, own in found}}
 
 
 def owed_after(reader: Reader, other: int, number: int, most: int) -> tuple[StoredProduction, ...]:

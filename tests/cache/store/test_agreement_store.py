@@ -265,7 +265,7 @@ class InMemory(Machine):
 
 
 class OfTurns(Machine):
-    """Turns that are kept or dropped, between transactions. The base has the rows of the last decision."""
+    """Turns that are kept or dropped between transactions. The base has the rows of the last decision."""
 
     def open(self) -> Store:
         self.turns = TurnStore(MemoryStore())
@@ -282,7 +282,7 @@ class OfTurns(Machine):
     @precondition(lambda self: self.txn is None)
     @rule()
     def drop(self) -> None:
-        self.turns.drop_turn()
+        self.store = self.turns = TurnStore(self.turns.base)
         self.committed = {db: dict(rows) for db, rows in self.decided.items()}
 
     @precondition(lambda self: self.txn is None)

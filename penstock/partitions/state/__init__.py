@@ -1,0 +1,1 @@
+"""A partition whose batches are committed elsewhere: local copies, turns, changelogs and snapshot files."""
