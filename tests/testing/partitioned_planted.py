@@ -19,14 +19,14 @@ NAMED = [
     Bug(
         "saved after send: what is owed is saved without the number that says so",
         "partitions.exchange.exchange:PartitionExchange.save",
-        "sent = saved(writer, contributions, sent)",
-        "saved(writer, contributions, sent); return state",
+        "sent = self._saved(writer, writes, contributions, sent)",
+        "self._saved(writer, writes, contributions, sent); return state",
     ),
     Bug(
         "two slots: of two productions that wait the older one is overwritten",
-        "recovery.productions.numbered_productions:saved",
-        "now.get(other, 0) + 1",
-        "max(1, now.get(other, 0))",
+        "recovery.productions.numbered_productions:numbered_productions",
+        "sent.get(other, 0) + 1",
+        "max(1, sent.get(other, 0))",
     ),
     Bug(
         "cleared at any ack",
