@@ -14,6 +14,13 @@ from penstock.partitions.partition_operations import ALL_OPERATIONS
 from penstock.partitions.partition_process import PartitionProcess, evict
 from penstock.partitions.record_router import Routed, Router, after
 from penstock.partitions.start_message import StartMessage, read_message
+from penstock.partitions.state.local_copy import LocalCopy
+from penstock.partitions.state.report_check import misfit
+from penstock.partitions.state.state_client import StateClient, StateStart
+from penstock.partitions.state.state_files import LocalStateFiles, StateFileMissing, StateFiles
+from penstock.partitions.state.state_operations import STATE_OPERATIONS
+from penstock.partitions.state.state_partition import OffsetMoved, OffsetRange, StatePartition, TurnElsewhere
+from penstock.partitions.state.turns import Blob, OldTurn, Report, SnapshotFile, StateVersion, Taken, Turn
 from penstock.partitions.transport.atomic_batches import AtomicBatches, BatchWaits
 from penstock.partitions.transport.local_delivery import REFUSED, at_rest, delivered_productions, join
 from penstock.partitions.transport.process_delivery import DeliveryThread
@@ -26,14 +33,21 @@ from penstock.partitions.union.view_building import PartitionedBuilding, ServedS
 __all__ = [
     "ALL_OPERATIONS",
     "REFUSED",
+    "STATE_OPERATIONS",
     "AppTransfer",
     "AtomicBatches",
     "BatchWaits",
+    "Blob",
     "Copied",
     "DeliveryThread",
+    "LocalCopy",
+    "LocalStateFiles",
     "Marks",
     "Member",
     "MemberStatus",
+    "OffsetMoved",
+    "OffsetRange",
+    "OldTurn",
     "PartitionExchange",
     "PartitionHandle",
     "PartitionProcess",
@@ -42,13 +56,24 @@ __all__ = [
     "PartitionedSite",
     "PartitionedSnapshot",
     "Repartitioned",
+    "Report",
     "Routed",
     "Router",
     "ServedStore",
+    "SnapshotFile",
     "SourcePositions",
     "StartMessage",
+    "StateClient",
+    "StateFileMissing",
+    "StateFiles",
+    "StatePartition",
+    "StateStart",
+    "StateVersion",
     "Switching",
     "Tables",
+    "Taken",
+    "Turn",
+    "TurnElsewhere",
     "after",
     "at_rest",
     "catalogs_of",
@@ -61,6 +86,7 @@ __all__ = [
     "guard_of",
     "importable",
     "join",
+    "misfit",
     "read_message",
     "repartition",
     "restore",
