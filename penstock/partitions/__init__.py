@@ -20,7 +20,17 @@ from penstock.partitions.state.state_client import StateClient, StateStart
 from penstock.partitions.state.state_files import LocalStateFiles, StateFileMissing, StateFiles
 from penstock.partitions.state.state_operations import STATE_OPERATIONS
 from penstock.partitions.state.state_partition import OffsetMoved, OffsetRange, StatePartition, TurnElsewhere
-from penstock.partitions.state.turns import Blob, OldTurn, Report, SnapshotFile, StateVersion, Taken, Turn
+from penstock.partitions.state.turns import (
+    Blob,
+    OldTurn,
+    Report,
+    SnapshotFile,
+    StateVersion,
+    Taken,
+    Turn,
+    changelog_name,
+    snapshot_name,
+)
 from penstock.partitions.transport.atomic_batches import AtomicBatches, BatchWaits
 from penstock.partitions.transport.local_delivery import REFUSED, at_rest, delivered_productions, join
 from penstock.partitions.transport.process_delivery import DeliveryThread
@@ -77,6 +87,7 @@ __all__ = [
     "after",
     "at_rest",
     "catalogs_of",
+    "changelog_name",
     "copy_any",
     "copy_of",
     "copy_size",
@@ -92,6 +103,7 @@ __all__ = [
     "restore",
     "restore_any",
     "shrink",
+    "snapshot_name",
     "snapshots_at_rest",
     "transferred",
 ]

@@ -20,7 +20,7 @@ from typing import Any
 from penstock.cache import MissingExtra, PenstockError
 from penstock.spark.java import java_home
 
-__all__ = ["SparkFailed", "awake", "blob_batches", "in_tasks", "map_arrow", "ran", "session"]
+__all__ = ["SparkFailed", "awake", "blob_batches", "error_line", "in_tasks", "map_arrow", "ran", "session"]
 
 MASTER = "local[*]"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -119,7 +119,7 @@ def session(master: str | None = None, memory: str = "480m", **conf: str) -> Any
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise SparkFailed("starting", _error_line(error)) from error
+        raise SparkFailed("starting", error_line(error)) from error
 
 
 @contextmanager
@@ -178,15 +178,15 @@ def ran(stage: str, work: Callable[[], Any]) -> Any:
     except PenstockError:
         raise
     except Exception as error:
-        raise SparkFailed(stage, _error_line(error)) from error
+        raise SparkFailed(stage, error_line(error)) from error
 
 
-def _error_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return the line with the reason: the last of a worker's traceback, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    begun = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    begun = [i for i, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if begun:
         for line in lines[begun[0] + 1 :]:
             if line[:1].isalpha() and not line.startswith(("File ", "at ", "During handling")) and ": " in line:
                 return line[:300]
-    return (lines[0] if lines else type(error).__name__)[:300]
+    return (lines[0].strip() if lines else type(error).__name__)[:300]

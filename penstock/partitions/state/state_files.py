@@ -6,6 +6,8 @@ Invariant: a file that `write` returned from is durable under its name, and `rea
 from __future__ import annotations
 
 import os
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Protocol
@@ -39,8 +41,24 @@ class StateFiles(Protocol):
         """Write a new file, and make it durable. Raise FileExistsError if the name is taken."""
         ...
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a small file in one step, and make it durable. Return False if the name is taken."""
+        ...
+
     def read(self, name: str) -> Iterator[bytes]:
         """Yield the bytes of a file in blocks. Raise StateFileMissing if there is none."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, in order; none if there is no such folder."""
+        ...
+
+    def age(self, name: str) -> float:
+        """Return the seconds since a file was written."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
         ...
 
 
@@ -68,6 +86,20 @@ class LocalStateFiles:
             raise
         self._sync_above(path)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a small file in one step: a link to a file that is complete and durable."""
+        partial = f"{name}.{secrets.token_hex(8)}.partial"
+        self.write(partial, [data])
+        path = os.path.join(self.folder, name)
+        try:
+            os.link(os.path.join(self.folder, partial), path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(os.path.join(self.folder, partial))
+        self._sync_above(path)
+        return True
+
     def _sync_above(self, path: str) -> None:
         """Make the names of a file and of its folders durable."""
         folder = os.path.dirname(path)
@@ -85,3 +117,20 @@ class LocalStateFiles:
                     yield block
         except FileNotFoundError:
             raise StateFileMissing(self.folder, name) from None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder."""
+        try:
+            found = sorted(os.listdir(os.path.join(self.folder, folder)))
+        except FileNotFoundError:
+            return []
+        return [name for name in found if not name.endswith(".partial")]
+
+    def age(self, name: str) -> float:
+        """Return the seconds since a file was written."""
+        return time.time() - os.stat(os.path.join(self.folder, name)).st_mtime
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.folder, name))

@@ -222,6 +222,7 @@ class StatePartition:
         link = ChainLink(self._turn.batch, secrets.token_hex(16))
         self._copy.write_changelog(own.version.id, link, own.store.changes())
         own.links = [link]
+        state = own.member.core.state
         stages = [answer for answer in self._answers if isinstance(answer, Taken)]
         return Report(
             self._turn,
@@ -230,8 +231,10 @@ class StatePartition:
             self._sent,
             self._received,
             own.links,
-            own.member.core.state.position,
+            state.position,
             stages[0].counts,
+            dict(state.ts),
+            dict(state.sources),
         )
 
     def snapshot(self) -> SnapshotFile | None:

@@ -114,7 +114,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     """The end of a turn at one partition.
 
     `executions` has the id of each stage. `sent` has the (level, receiver) of each blob that it made, and `received`
-    the (level, sender, execution) of each that it applied. `links` are its changelogs.
+    the (level, sender, execution) of each that it applied. `links` are its changelogs. `kinds` are the kinds of ts by
+    table, and `sources` the offsets, both after the turn.
     """
 
     turn: Turn
@@ -125,7 +126,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     links: list[ChainLink]
     position: int
     counts: list[list[int]]
-    snapshot: SnapshotFile | None = None
+    kinds: dict[str, str] = {}
+    sources: dict[str, int] = {}
 
 
 def changelog_name(partition: int, link: ChainLink) -> str:
