@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign spark-stream-kills kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench-spark: $(READY) ## filling a store in bulk, beside load and DuckDB; make b
 
 bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts a broker (Maven, Java)
 	$(BIN)/python -m bench.kafka $(ARGS)
+
+spark-stream-kills: $(READY) ## kill drivers, state processes and workers of a stream; make spark-stream-kills ARGS="--kills 50"
+	$(BIN)/python -m tests.spark.streaming.kills $(ARGS)
 
 kafka-kills: $(READY) ## kill engine and broker 200 times; make kafka-kills ARGS="--client confluent --seed 2"
 	$(BIN)/python -m tests.kafka.killing --kills 200 $(ARGS)

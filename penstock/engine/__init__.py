@@ -43,6 +43,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.group_commit import Ticket
 from penstock.engine.opening import open_engine
 from penstock.engine.partitioned_store import PartitionedStore
+from penstock.engine.state_main import StateServer
 from penstock.engine.supplied_store import open_on, open_partition
 from penstock.engine.unpartitioned_store import UnpartitionedStore
 from penstock.engine.writers.failover import Failover
@@ -118,6 +119,7 @@ __all__ = [
     "Snapshot",
     "StandbyWriter",
     "StateRow",
+    "StateServer",
     "StoreWriter",
     "Switch",
     "Switching",

@@ -1,7 +1,7 @@
 """The process of one partition of a state, which the tasks of a stream ask for the stages of batches.
 
 It reads its configuration from standard input, opens the folder of its local copy, and reports on standard output. It
-ends after a time without requests, when it is told to stop, or when the program that runs the tasks has ended.
+ends after a time without requests, when it is on_commit to stop, or when the program that runs the tasks has ended.
 """
 
 from __future__ import annotations

@@ -18,16 +18,23 @@ from penstock.partitions.state.local_copy import LocalCopy
 from penstock.partitions.state.report_check import misfit
 from penstock.partitions.state.state_client import StateClient, StateStart
 from penstock.partitions.state.state_files import LocalStateFiles, StateFileMissing, StateFiles
-from penstock.partitions.state.state_operations import STATE_OPERATIONS
+from penstock.partitions.state.state_operations import (
+    END_STAGE,
+    RECEIVE_STAGE,
+    STATE_OPERATIONS,
+    STOP_PROCESS,
+    TAKE_STAGE,
+    WRITE_SNAPSHOT,
+)
 from penstock.partitions.state.state_partition import OffsetMoved, OffsetRange, StatePartition, TurnElsewhere
 from penstock.partitions.state.turns import (
+    BatchTurn,
     Blob,
     OldTurn,
     Report,
     SnapshotFile,
     StateVersion,
     Taken,
-    Turn,
     changelog_name,
     snapshot_name,
 )
@@ -42,10 +49,16 @@ from penstock.partitions.union.view_building import PartitionedBuilding, ServedS
 
 __all__ = [
     "ALL_OPERATIONS",
+    "END_STAGE",
+    "RECEIVE_STAGE",
     "REFUSED",
     "STATE_OPERATIONS",
+    "STOP_PROCESS",
+    "TAKE_STAGE",
+    "WRITE_SNAPSHOT",
     "AppTransfer",
     "AtomicBatches",
+    "BatchTurn",
     "BatchWaits",
     "Blob",
     "Copied",
@@ -82,7 +95,6 @@ __all__ = [
     "Switching",
     "Tables",
     "Taken",
-    "Turn",
     "TurnElsewhere",
     "after",
     "at_rest",

@@ -14,7 +14,7 @@ memory they block no writer of the base, and a copy of the base is one of a deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter, lt
@@ -59,9 +59,10 @@ class TurnStore:
 
     def read(self) -> TurnReader:
         """Open a snapshot of the committed rows, with those of the turn."""
-        turn = self._turn.read()  # before the base: a turn that is kept meanwhile is then in both
+        memory = self._turn
+        turn = memory.read()  # before the base: a turn that is kept meanwhile is then in both
         try:
-            return TurnReader(turn, self.base.read())
+            return TurnReader(turn, self.base.read(), lambda: self._turn is memory)
         except BaseException:
             turn.close()
             raise
@@ -183,9 +184,14 @@ class _TurnRows:
 class TurnReader(_TurnRows):
     """A snapshot of a turn and its base."""
 
-    def __init__(self, turn: MemoryReader, base: Reader) -> None:
-        self._turn = turn
+    def __init__(self, turn: MemoryReader, base: Reader, undecided: Callable[[], bool]) -> None:
+        self._turn: MemoryReader = turn
         self._base = base
+        self._undecided = undecided
+
+    def is_newest(self) -> bool:
+        """Return True if the store has no later commit, and the turn is undecided."""
+        return self._turn.is_newest() and self._base.is_newest() and self._undecided()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object, /) -> None:
         self.close()
@@ -247,6 +253,10 @@ class TurnWriter(_TurnRows):
         self._turn.clear(db)
         self._turn.clear(_deleted(db))
         self._turn.put_many(_CLEARED, [(db.encode(), b"")])
+
+    def is_newest(self) -> bool:
+        """Return True: a transaction sees its own writes."""
+        return True
 
     def lost_rows(self, db: str) -> bool:
         """Return False: the base compares its digests when it is opened, and a turn loses no rows."""

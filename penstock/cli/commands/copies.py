@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from penstock.cache import StoreInUse, StoreMissing, size_text
@@ -42,14 +44,28 @@ def restore(ctx: Context, folder: str, force: bool) -> None:
 
     The copy is first written beside the store and read back. Then it replaces the store in one step. No other process
     may have the store open. The copy and the store may have any number of partitions. The store then has as many as the
-    copy.
+    copy. DIR may also be the state of a stream on Spark. Then the store must be new.
     """
+    if os.path.isfile(os.path.join(folder, "state.json")):
+        _restore_state(ctx, folder)
+        return
     try:
         with parts(ctx) as tell:
             done = restore_any(folder, ctx.store, force, tell)
     except StoreMissing as error:
         raise ExitError(f"{error.path} has no copy of a store; `penstock snapshot DIR` makes one", WRONG) from None
     ctx.say(f"{ctx.store}: {_result_line(done)}, from {folder}")
+
+
+def _restore_state(ctx: Context, uri: str) -> None:
+    """Make a store of the state of a stream on Spark."""
+    from penstock.spark import restore_state  # imports the modules of Spark's jobs
+
+    if is_store(ctx.store):
+        raise ExitError(f"{ctx.store} is a store already; name a new folder with --store", WRONG)
+    with parts(ctx) as tell:
+        done = restore_state(uri, ctx.store, tell)
+    ctx.say(f"{ctx.store}: batch {done.batch} of {uri}, {len(done.partitions)} partitions")
 
 
 @command("compact", app=True, store=True, examples=["penstock compact"])

@@ -28,6 +28,7 @@ from penstock.cli.exit_errors import ExitError
 from penstock.cli.name_completion import input_names, view_names
 from penstock.cli.running.sink_thread import SinkThread, asked_of, begun
 from penstock.cli.running.source_thread import SHOWN, SourceThread, source_of, topic_of
+from penstock.cli.running.spark_options import SparkOptions, spark_options
 from penstock.cli.running.stopped_members import end_stopped
 from penstock.cli.signals import Stop
 from penstock.engine import LOST, HolderSilent, Scrubbing, StandbyWriter, StoreWriter, partitions_of
@@ -55,6 +56,7 @@ _WINDOW = 3.0  # seconds over which a rate is taken
         "penstock run --from users=users.jsonl --to namecount=namecount.jsonl",
         "penstock run --from users=users.jsonl --to 'namecount=file:changes.jsonl?envelope=change'",
         "penstock run --from users=kafka://localhost:9092/users --to namecount=kafka://localhost:9092/namecount",
+        "penstock run --on spark --state shop.state --from users=users.jsonl --until-end",
         "penstock run --from 'users=wallaroo://127.0.0.1:7100?cookie=C' --to 'namecount=wallaroo://127.0.0.1:7200?cookie=C'",
     ],
 )
@@ -91,7 +93,10 @@ _WINDOW = 3.0  # seconds over which a rate is taken
     metavar="MB",
     help="Megabytes per second that a scrub reads (32).",
 )
-def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float) -> int:
+@spark_options
+def run(
+    ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: float, rate: float, options: SparkOptions
+) -> int:
     """Read records from sources as they arrive, and keep the views up to date, until Ctrl-C or SIGTERM.
 
     A URI is a path, file:PATH?follow=1 for a file that grows, - for standard input, or a source of an installed
@@ -116,9 +121,24 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
     A thread scrubs the store once a day: it walks all pages, and compares the keys with a digest of the written keys.
     `penstock status` shows the result. All damage is reported. Damage that needs a copy ends the command.
 
+    With --on spark the app runs as a query of Spark Structured Streaming. It reads files, and keeps its state in the
+    folder of --state: docs/guide/spark.md. Ctrl-C and SIGTERM end it after the current batch.
+
     `penstock pause` or SIGUSR1 pauses the sources. `penstock resume` or SIGUSR2 resumes them. On a terminal a status
     line shows the progress. Elsewhere a line is printed on standard error every ten seconds while records arrive.
     """
+    if options.on is not None:
+        from penstock.cli.running.spark_stream import run_on_spark  # imports the modules of Spark's jobs
+
+        return run_on_spark(ctx, sources, sinks, options)
+    if given := options.given():
+        raise ExitError(f"{given[0]} is for a stream on Spark; add --on spark, or leave it out", WRONG)
+    scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
+    return _run_here(ctx, sources, sinks, scrub)
+
+
+def _run_here(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], scrub: Scrubbing | None) -> int:
+    """Run the sources and sinks in this process, or hand their work to the holder of the store."""
     app = load_app(ctx)
     asked = [_asked(app, text) for text in sources]
     _check(asked)
@@ -131,7 +151,6 @@ def run(ctx: Context, sources: tuple[str, ...], sinks: tuple[str, ...], every: f
         for claim in claims.values():
             stack.callback(claim.release)  # after the store is closed
         deliveries = [begun(stack, ctx.store, app.name, *one) for one in wanted]
-        scrub = Scrubbing(every * _HOUR, rate * _MEGABYTE) if every else None
         writer = _standby(ctx, claims, stop, lambda: _opened(ctx, app, claims, scrub))
         if writer is None:
             return DONE

@@ -1,19 +1,19 @@
 """Compare the reports of all partitions after a batch. Only reports that fit together are committed.
 
-A stage can run twice, and its second execution may make other productions. So the batch counts only if each production
-that was applied is one of the execution that its sender's changelog has, and if none is missing.
+A stage can run twice, and its second execution may make other productions. So each production that
+was applied must be one of the execution that its sender's changelog has, and none may be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.partitions.state.turns import Report, Turn
+from penstock.partitions.state.turns import BatchTurn, Report
 
 __all__ = ["misfit"]
 
 
-def misfit(reports: Sequence[Report], turn: Turn, partitions: int) -> str | None:
+def misfit(reports: Sequence[Report], turn: BatchTurn, partitions: int) -> str | None:
     """Return the reason why these reports can't be committed together; None if they can."""
     by_partition = {report.partition: report for report in reports}
     if sorted(by_partition) != list(range(partitions)) or len(reports) != partitions:

@@ -31,12 +31,13 @@ __all__ = ["StateClient", "StateStart"]
 A = TypeVar("A")
 _TRIES = 5  # processes in a row that end during a request
 _SILENCE = 60.0  # seconds without a sign of life after which a process counts as hanging
-_PROGRAM = "import sys; from penstock.engine.state_main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
 class StateStart:
     """The partition of a state that a process serves, and its files. `folder` is the local copy's.
+
+    `program` is the module whose `main` runs the process.
 
     The process ends after `idle` seconds without a request, and soon after the end of the process `parent`.
     """
@@ -49,6 +50,7 @@ class StateStart:
     folder: str
     files: StateFiles
     settings: Settings
+    program: str
     idle: float = 60.0
     parent: int = 0
 
@@ -110,7 +112,7 @@ class StateClient:
         """Start a process, and wait until it listens or has ended."""
         with open(self._log, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM],
+                [sys.executable, "-c", f"import sys; from {self._start.program} import main; sys.exit(main())"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -9,10 +9,10 @@ import msgspec
 
 from penstock.core import Resume
 from penstock.partitions.state.state_partition import OffsetRange
-from penstock.partitions.state.turns import Blob, Report, SnapshotFile, StateVersion, Taken, Turn
+from penstock.partitions.state.turns import BatchTurn, Blob, Report, SnapshotFile, StateVersion, Taken
 from penstock.remote import PLAIN, TABLES, Effect, MessageCodec, Operation, operation
 
-__all__ = ["END", "RECEIVE", "SNAPSHOT", "STATE_OPERATIONS", "STOP", "TAKE"]
+__all__ = ["END_STAGE", "RECEIVE_STAGE", "STATE_OPERATIONS", "STOP_PROCESS", "TAKE_STAGE", "WRITE_SNAPSHOT"]
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ def _codec(kind: Any) -> MessageCodec[Any]:
     )
 
 
-_TURN: MessageCodec[Turn] = _codec(Turn)
+_TURN: MessageCodec[BatchTurn] = _codec(BatchTurn)
 _BLOBS: MessageCodec[list[Blob]] = _codec(list[Blob])
 _TAKEN: MessageCodec[Taken] = _codec(Taken)
 _OFFSETS: MessageCodec[Mapping[str, OffsetRange]] = MessageCodec(
@@ -42,7 +42,7 @@ def _of_partition(name: str) -> Callable[..., Any]:
 STATE_OPERATIONS: dict[str, Operation[Any]] = {}
 """All operations of a state process, by name."""
 
-TAKE: Operation[Taken] = operation(
+TAKE_STAGE: Operation[Taken] = operation(
     STATE_OPERATIONS,
     "take",
     _TAKEN,
@@ -50,13 +50,13 @@ TAKE: Operation[Taken] = operation(
     {"turn": _TURN, "base": _codec(StateVersion), "tables": TABLES, "offsets": _OFFSETS, "kinds": PLAIN},
     perform=_of_partition("take"),
 )
-RECEIVE: Operation[Taken] = operation(
+RECEIVE_STAGE: Operation[Taken] = operation(
     STATE_OPERATIONS, "receive", _TAKEN, Effect.CHANGES, _STAGE, perform=_of_partition("receive")
 )
-END: Operation[Report] = operation(
+END_STAGE: Operation[Report] = operation(
     STATE_OPERATIONS, "end", _codec(Report), Effect.CHANGES, _STAGE, perform=_of_partition("end")
 )
-SNAPSHOT: Operation[SnapshotFile | None] = operation(
+WRITE_SNAPSHOT: Operation[SnapshotFile | None] = operation(
     STATE_OPERATIONS, "snapshot", _codec(SnapshotFile | None), Effect.READS, perform=_of_partition("snapshot")
 )
-STOP: Operation[None] = operation(STATE_OPERATIONS, "stop", PLAIN, Effect.CHANGES)
+STOP_PROCESS: Operation[None] = operation(STATE_OPERATIONS, "stop", PLAIN, Effect.CHANGES)

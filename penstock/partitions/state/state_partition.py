@@ -22,6 +22,7 @@ from penstock.partitions.exchange.exchange import exchange_of
 from penstock.partitions.member import Member, Tables
 from penstock.partitions.state.local_copy import LocalCopy
 from penstock.partitions.state.turns import (
+    BatchTurn,
     Blob,
     ChainLink,
     OldTurn,
@@ -29,7 +30,6 @@ from penstock.partitions.state.turns import (
     SnapshotFile,
     StateVersion,
     Taken,
-    Turn,
 )
 from penstock.recovery import Production, StoredProduction
 from penstock.views import Counts
@@ -48,11 +48,11 @@ class OffsetRange:
 class TurnElsewhere(PenstockError):
     """A stage came to a process that has not done the stages before it. The driver repeats the batch.
 
-    >>> print(TurnElsewhere(0, Turn(1, 7, 0)))
+    >>> print(TurnElsewhere(0, BatchTurn(1, 7, 0)))
     partition 0 has no stage before this one of turn (1, 7, 0); repeat the batch
     """
 
-    def __init__(self, partition: int, turn: Turn) -> None:
+    def __init__(self, partition: int, turn: BatchTurn) -> None:
         super().__init__(partition, turn)
         self.partition, self.turn = partition, turn
 
@@ -97,7 +97,7 @@ class StatePartition:
         self._start = start
         self._lock = threading.Lock()
         self._open: _Open | None = None
-        self._turn = Turn(-1, -1, -1)
+        self._turn = BatchTurn(-1, -1, -1)
         self._answers: list[Taken | Report] = []  # of the stages of the newest turn
         self._received: list[tuple[int, int, str]] = []
         self._sent: list[tuple[int, int]] = []
@@ -109,7 +109,7 @@ class StatePartition:
 
     def take(
         self,
-        turn: Turn,
+        turn: BatchTurn,
         base: StateVersion,
         tables: Tables,
         offsets: Mapping[str, OffsetRange],
@@ -125,7 +125,7 @@ class StatePartition:
                 self._answers.append(self._taken(own, list(map(_outcomes, counts))))
             return self._kept(0)
 
-    def _begin(self, turn: Turn) -> bool:
+    def _begin(self, turn: BatchTurn) -> bool:
         """Begin a turn, unless it has begun. Refuse one that is older than the newest."""
         if turn < self._turn:
             raise OldTurn(turn, self._turn)
@@ -177,7 +177,7 @@ class StatePartition:
         self._sent += [(level, blob.receiver) for blob in blobs]
         return Taken(execution, blobs, counts)
 
-    def receive(self, turn: Turn, level: int, blobs: Sequence[Blob]) -> Taken:
+    def receive(self, turn: BatchTurn, level: int, blobs: Sequence[Blob]) -> Taken:
         """Apply the productions of the stage before, and return those that follow from them. `level` begins at 1."""
         with self._lock:
             own = self._at_level(turn, level)
@@ -186,7 +186,7 @@ class StatePartition:
                 self._answers.append(self._taken(own, []))
             return self._kept(level)
 
-    def end(self, turn: Turn, level: int, blobs: Sequence[Blob]) -> Report:
+    def end(self, turn: BatchTurn, level: int, blobs: Sequence[Blob]) -> Report:
         """Apply the productions of the stage before, which leave none, and write the changelog of the turn."""
         with self._lock:
             own = self._at_level(turn, level)
@@ -200,7 +200,7 @@ class StatePartition:
             assert isinstance(answer, Report), "a stage is repeated as it was"
             return answer
 
-    def _at_level(self, turn: Turn, level: int) -> _Open | None:
+    def _at_level(self, turn: BatchTurn, level: int) -> _Open | None:
         """Return the partition for a stage; None if the stage is done. Refuse one without the stages before it."""
         if turn < self._turn:
             raise OldTurn(turn, self._turn)

@@ -10,6 +10,7 @@ import msgspec
 from penstock.cache import PenstockError
 
 __all__ = [
+    "BatchTurn",
     "Blob",
     "ChainLink",
     "OldTurn",
@@ -17,13 +18,12 @@ __all__ = [
     "SnapshotFile",
     "StateVersion",
     "Taken",
-    "Turn",
     "changelog_name",
     "snapshot_name",
 ]
 
 
-class Turn(NamedTuple):
+class BatchTurn(NamedTuple):
     """One try of a driver to process a batch. Turns are ordered."""
 
     run: int
@@ -34,11 +34,11 @@ class Turn(NamedTuple):
 class OldTurn(PenstockError):
     """A request of a turn that a newer one has replaced: its sender is a zombie, and must end.
 
-    >>> print(OldTurn(Turn(1, 7, 0), Turn(2, 7, 0)))
+    >>> print(OldTurn(BatchTurn(1, 7, 0), BatchTurn(2, 7, 0)))
     turn (1, 7, 0) is over since turn (2, 7, 0) began; end the process that sent this
     """
 
-    def __init__(self, turn: Turn, newest: Turn) -> None:
+    def __init__(self, turn: BatchTurn, newest: BatchTurn) -> None:
         super().__init__(turn, newest)
         self.turn, self.newest = turn, newest
 
@@ -93,7 +93,7 @@ class Blob(msgspec.Struct, frozen=True, array_like=True):
     `execution` is the id of the execution that made them: a second one may make others.
     """
 
-    turn: Turn
+    turn: BatchTurn
     level: int
     sender: int
     receiver: int
@@ -118,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     table, and `sources` the offsets, both after the turn.
     """
 
-    turn: Turn
+    turn: BatchTurn
     partition: int
     executions: list[str]
     sent: list[tuple[int, int]]

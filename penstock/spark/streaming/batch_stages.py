@@ -18,21 +18,33 @@ import msgspec
 
 from penstock.cache import unpack
 from penstock.core import Resume
-from penstock.partitions import Blob, OffsetRange, Report, SnapshotFile, StateVersion, Tables, Taken, Turn
-from penstock.partitions.state.state_operations import END, RECEIVE, SNAPSHOT, TAKE
+from penstock.partitions import (
+    END_STAGE,
+    RECEIVE_STAGE,
+    TAKE_STAGE,
+    WRITE_SNAPSHOT,
+    BatchTurn,
+    Blob,
+    OffsetRange,
+    Report,
+    SnapshotFile,
+    StateVersion,
+    Tables,
+    Taken,
+)
 from penstock.remote import batch_of
 from penstock.spark.spark_session import map_arrow
 from penstock.spark.streaming.stream_plan import StreamPlan, client_of, host, settled_heap
 from penstock.views import App, Join, View
 
-__all__ = ["BatchPlan", "TaskReport", "levels_of", "reports_of"]
+__all__ = ["BatchPlan", "StageReport", "levels_of", "reports_of"]
 
 STAGED = "receiver int, blob binary"
 _encode = msgspec.msgpack.Encoder().encode
 _blob_of = msgspec.msgpack.Decoder(Blob | None).decode
 
 
-class TaskReport(msgspec.Struct, array_like=True):
+class StageReport(msgspec.Struct, array_like=True):
     """The report of a partition, with the host of its process, and a snapshot file if one was wanted."""
 
     report: Report
@@ -45,7 +57,7 @@ class BatchPlan:
     """A batch: its turn, the state versions before it, and the partitions that write snapshot files."""
 
     stream: StreamPlan
-    turn: Turn
+    turn: BatchTurn
     bases: tuple[StateVersion, ...]
     kinds: Mapping[str, str]
     levels: int
@@ -64,14 +76,14 @@ def levels_of(app: App) -> int:
     return max(1, *depths.values())
 
 
-def reports_of(frame: Any, plan: BatchPlan) -> list[TaskReport]:
+def reports_of(frame: Any, plan: BatchPlan) -> list[StageReport]:
     """Run the stages of a batch, and return the report of each partition."""
     many = plan.stream.partitions
     staged = map_arrow(frame.repartitionById(many, "receiver"), partial(_take, plan), STAGED)
     for level in range(1, plan.levels + 1):
         stage = partial(_receive, plan, level)
         staged = map_arrow(staged.repartitionById(many, "receiver"), stage, STAGED)
-    return [msgspec.msgpack.decode(row.blob, type=TaskReport) for row in staged.collect()]
+    return [msgspec.msgpack.decode(row.blob, type=StageReport) for row in staged.collect()]
 
 
 def _take(plan: BatchPlan, batches: Iterator[Any]) -> Iterator[Any]:
@@ -85,7 +97,7 @@ def _take(plan: BatchPlan, batches: Iterator[Any]) -> Iterator[Any]:
         own.sort(key=lambda row: row["place"])
         tables, offsets, kinds = _gathered(own)
         taken: Taken = client_of(plan.stream, partition).call(
-            TAKE,
+            TAKE_STAGE,
             turn=plan.turn,
             base=plan.bases[partition],
             tables=tables,
@@ -137,8 +149,8 @@ def _receive(plan: BatchPlan, level: int, batches: Iterator[Any]) -> Iterator[An
     for partition, received in sorted(blobs.items()):
         client = client_of(plan.stream, partition)
         if level < plan.levels:
-            yield _staged(partition, client.call(RECEIVE, turn=plan.turn, level=level, blobs=received))
+            yield _staged(partition, client.call(RECEIVE_STAGE, turn=plan.turn, level=level, blobs=received))
             continue
-        report: Report = client.call(END, turn=plan.turn, level=level, blobs=received)
-        snapshot = client.call(SNAPSHOT) if partition in plan.snapshots else None
-        yield _rows([(partition, _encode(TaskReport(report, host(), snapshot)))])
+        report: Report = client.call(END_STAGE, turn=plan.turn, level=level, blobs=received)
+        snapshot = client.call(WRITE_SNAPSHOT) if partition in plan.snapshots else None
+        yield _rows([(partition, _encode(StageReport(report, host(), snapshot)))])

@@ -23,7 +23,7 @@ __all__ = [
     "Manifest",
     "NoState",
     "PartitionCounts",
-    "State",
+    "SparkState",
     "StateHeader",
     "StateOfAnotherStream",
     "files_of",
@@ -121,7 +121,7 @@ def files_of(uri: str) -> StateFiles:
     return LocalStateFiles(rest if separator or uri.startswith("file:") else uri)
 
 
-class State:
+class SparkState:
     """A state at a URI."""
 
     def __init__(self, uri: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.partitions import changelog_name, snapshot_name
-from penstock.spark.streaming.manifests import Manifest, State
+from penstock.spark.streaming.manifests import Manifest, SparkState
 
 __all__ = ["remove_garbage"]
 
@@ -17,7 +17,7 @@ _YOUNG = 3600.0
 _NEWER = 2  # kept manifests that are newer than a file that is removed
 
 
-def remove_garbage(state: State, young: float = _YOUNG) -> int:
+def remove_garbage(state: SparkState, young: float = _YOUNG) -> int:
     """Remove the garbage of a state. Return the number of files."""
     kept = [own for batch in state.batches() if (own := state.manifest(batch)) is not None]
     if len(kept) <= _NEWER:

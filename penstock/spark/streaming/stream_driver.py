@@ -21,21 +21,21 @@ from typing import Any
 
 from penstock.cache import ArgumentKind, DefinitionError, Limits, PenstockError
 from penstock.core import MEMORY, Settings
-from penstock.partitions import StateVersion, Turn, misfit, transferred
+from penstock.partitions import BatchTurn, StateVersion, misfit, transferred
 from penstock.spark.spark_session import SparkFailed, error_line, session, spark_sql
-from penstock.spark.streaming.batch_stages import BatchPlan, TaskReport, levels_of, reports_of
-from penstock.spark.streaming.manifests import Manifest, PartitionCounts, State, StateHeader, StateOfAnotherStream
+from penstock.spark.streaming.batch_stages import BatchPlan, StageReport, levels_of, reports_of
+from penstock.spark.streaming.manifests import Manifest, PartitionCounts, SparkState, StateHeader, StateOfAnotherStream
 from penstock.spark.streaming.state_garbage import remove_garbage
 from penstock.spark.streaming.stream_plan import StreamPlan
 from penstock.views import App, check_runnable
 
-__all__ = ["Stream", "ZombieDriver", "stream"]
+__all__ = ["SparkStream", "ZombieDriver", "stream"]
 
 _ATTEMPTS = 5
 _KEPT = 10  # manifests
 _CLEAN = 100  # batches between two removals of garbage
 _log = logging.getLogger("penstock.spark")
-Told = Callable[[Manifest], None]
+CommitListener = Callable[[Manifest], None]
 
 
 class ZombieDriver(PenstockError):
@@ -67,23 +67,28 @@ def stream(
     batch: int = 1_000_000,
     local: str | None = None,
     snapshot_every: int = 20,
-    told: Told | None = None,
-) -> Stream:
+    on_commit: CommitListener | None = None,
+) -> SparkStream:
     """Start to run an app as a Structured Streaming query, over the state at a URI.
 
     `sources` has a URI by table. `partitions` is the number of a new state, 16 by default. `every` is the interval of
-    batches, and `batch` the most records of one. `local` is the folder for local copies on each host. `told` gets the
-    manifest of each batch.
+    batches, and `batch` the most records of one. `local` is the folder for local copies on each host. `on_commit` gets
+    the manifest of each batch.
 
     run = ps.spark.stream(app, "shop.state", {"orders": "orders.jsonl"})
     run.finish()
     """
     if not sources:
         raise ArgumentKind("sources", sources, 'name the file of each table: {"orders": "orders.jsonl"}')
+    if app.streams():
+        name = app.streams()[0].name
+        raise DefinitionError(
+            f"the app has the stream {name!r}, and a query of Spark takes tables; run it without Spark"
+        )
     for table in sources:
         app.table_of(table)
     check_runnable(app.joins(), 2)
-    own = State(state)
+    own = SparkState(state)
     header = own.opened(app.name, partitions)
     spark_sql()
     where = local or os.path.join(tempfile.gettempdir(), f"penstock-{os.getuid()}")
@@ -96,18 +101,18 @@ def stream(
         os.path.abspath(where),
         Settings(MEMORY, Limits()),
     )
-    return Stream(
-        app, own, header, plan, dict(sources), spark or session("local[*,4]"), every, batch, snapshot_every, told
+    return SparkStream(
+        app, own, header, plan, dict(sources), spark or session("local[*,4]"), every, batch, snapshot_every, on_commit
     )
 
 
-class Stream:
+class SparkStream:
     """A query that is running. As a context manager it stops at the end of its block."""
 
     def __init__(
         self,
         app: App,
-        state: State,
+        state: SparkState,
         header: StateHeader,
         plan: StreamPlan,
         sources: dict[str, str],
@@ -115,14 +120,14 @@ class Stream:
         every: str,
         batch: int,
         snapshot_every: int,
-        told: Told | None,
+        on_commit: CommitListener | None,
     ) -> None:
         self.state = state
-        self._header = header
+        self.header = header
         self._plan = plan
         self._levels = levels_of(app)
         self._snapshot_every = snapshot_every
-        self._told = told
+        self._on_commit = on_commit
         self._turn = threading.Lock()  # held during a batch, so that a stop comes between two
         self._known = threading.Event()  # the id of the query is known
         self._failed: PenstockError | None = None
@@ -132,16 +137,16 @@ class Stream:
         self._start(spark, sources, every, batch)
 
     def _start(self, spark: Any, sources: dict[str, str], every: str, batch: int) -> None:
-        from penstock.spark.streaming.record_source import RecordSource, opened_spout  # imports PySpark
+        from penstock.spark.streaming.spout_source import SpoutSource, opened_spout  # imports PySpark
 
         for table, uri in sources.items():
             opened_spout(table, uri).close()
         tasks = max(1, int(spark.sparkContext.defaultParallelism))
         own: Any = type(
-            "RecordSource", (RecordSource,), {"plan": self._plan, "sources": sources, "limit": batch, "tasks": tasks}
+            "SpoutSource", (SpoutSource,), {"plan": self._plan, "sources": sources, "limit": batch, "tasks": tasks}
         )
         spark.dataSource.register(own)
-        frame = spark.readStream.format(RecordSource.name()).load()
+        frame = spark.readStream.format(SpoutSource.name()).load()
         writer = frame.writeStream.foreachBatch(self._batch).trigger(processingTime=every)
         try:
             self._query = writer.option("checkpointLocation", self._checkpoint()).start()
@@ -185,11 +190,11 @@ class Stream:
             raise ZombieDriver(self.state.uri, number, self._run)
         self._last = manifest
         self._tidy(number)
-        if self._told is not None:
-            self._told(manifest)
+        if self._on_commit is not None:
+            self._on_commit(manifest)
 
     def _must_be_own(self, found: Manifest, query: str) -> None:
-        if found.query != query or found.state != self._header.state:
+        if found.query != query or found.state != self.header.state:
             raise StateOfAnotherStream(self.state.uri, f"batch {found.batch} is of query {found.query}")
 
     def _before(self, number: int, query: str) -> Manifest | None:
@@ -206,7 +211,7 @@ class Stream:
         self._must_be_own(before, query)
         return before
 
-    def _reports(self, frame: Any, number: int, before: Manifest | None) -> list[TaskReport]:
+    def _reports(self, frame: Any, number: int, before: Manifest | None) -> list[StageReport]:
         """Run the stages until the reports of all partitions fit together."""
         many = self._plan.partitions
         bases = (StateVersion(),) * many if before is None else tuple(own.version for own in before.partitions)
@@ -217,7 +222,7 @@ class Stream:
         )
         reason = ""
         for attempt in range(_ATTEMPTS):
-            turn = Turn(self._run, number, attempt)
+            turn = BatchTurn(self._run, number, attempt)
             kinds = {} if before is None else before.kinds
             plan = BatchPlan(self._plan, turn, bases, kinds, self._levels, snapshots)
             try:
@@ -232,7 +237,7 @@ class Stream:
         raise SparkFailed(f"running batch {number}, {_ATTEMPTS} times", reason)
 
     def _manifest(
-        self, number: int, query: str, before: Manifest | None, reports: list[TaskReport], seconds: float
+        self, number: int, query: str, before: Manifest | None, reports: list[StageReport], seconds: float
     ) -> Manifest:
         partitions: list[PartitionCounts] = []
         for i, own in enumerate(reports):
@@ -244,7 +249,7 @@ class Stream:
         counts = [sum(column) for column in zip(*(row for own in reports for row in own.report.counts), strict=True)]
         first = reports[0].report
         return Manifest(
-            number, self._header.state, query, self._run, partitions, first.kinds, first.sources, counts, seconds
+            number, self.header.state, query, self._run, partitions, first.kinds, first.sources, counts, seconds
         )
 
     def _tidy(self, number: int) -> None:
@@ -285,7 +290,7 @@ class Stream:
         with self._turn, suppress(Exception):  # a query that has failed can't be stopped
             self._query.stop()
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> SparkStream:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 
 from penstock.core import Settings
+from penstock.engine import StateServer
 from penstock.mapreduce import KeyRanges
 from penstock.partitions import AppTransfer, Router, StateClient, StateFiles, StateStart
 
@@ -49,6 +50,7 @@ class StreamPlan:
             folder,
             self.files,
             settings,
+            StateServer.__module__,
             self.idle,
             _program(),
         )

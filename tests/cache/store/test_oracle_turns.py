@@ -117,6 +117,19 @@ def test_rows_are_appended_after_those_of_the_base_only() -> None:
         assert list(snap.scan("rows")) == [(b"a", b"2")]
 
 
+def test_a_snapshot_knows_whether_it_is_the_newest() -> None:
+    store = TurnStore(MemoryStore())
+    with store.read() as snap:
+        assert snap.is_newest()
+        with store.write() as txn:
+            txn.put_many("rows", [(b"a", b"1")])
+            assert txn.is_newest()
+        assert not snap.is_newest()
+    with store.read() as snap:
+        store.keep_turn()
+        assert not snap.is_newest()
+
+
 def test_a_transaction_that_waited_for_a_decision_is_one_of_the_next_turn() -> None:
     store = TurnStore(MemoryStore())
     with store.write() as txn:

@@ -29,7 +29,7 @@ from penstock.partitions.state.local_copy import LocalCopy
 from penstock.partitions.state.report_check import misfit
 from penstock.partitions.state.state_files import LocalStateFiles
 from penstock.partitions.state.state_partition import OffsetRange, StatePartition, TurnElsewhere
-from penstock.partitions.state.turns import Blob, OldTurn, Report, SnapshotFile, StateVersion, Taken, Turn
+from penstock.partitions.state.turns import BatchTurn, Blob, OldTurn, Report, SnapshotFile, StateVersion, Taken
 from tests.harness.worlds import TINY
 
 SOURCE = "numbers"
@@ -144,7 +144,7 @@ class Fleet:
         """Commit a batch, however many attempts that takes."""
         attempt = 0
         for _ in range(60):
-            turn = Turn(self.run, self.batch, attempt)
+            turn = BatchTurn(self.run, self.batch, attempt)
             try:
                 reports = self.stages(turn, records)
             except (Killed, TurnElsewhere, OldTurn):
@@ -175,7 +175,7 @@ class Fleet:
         if self.faults.come():
             self.run += 1
 
-    def stages(self, turn: Turn, records: Sequence[ps.Record]) -> list[Report]:
+    def stages(self, turn: BatchTurn, records: Sequence[ps.Record]) -> list[Report]:
         """Run the stages of a batch, and return the reports."""
         router = Router(self.app, self.layout.ranges())
         tables, _ = ingested(self.app, records, SOURCE, self.batch, self.batch + 1)
@@ -203,7 +203,7 @@ class Fleet:
         self.kill(lost)
         return [blob for blob in blobs if blob.sender != lost] + self.ask(lost, takes[lost]).blobs
 
-    def receive(self, turn: Turn, level: int, blobs: list[Blob]) -> Callable[[StatePartition], Taken]:
+    def receive(self, turn: BatchTurn, level: int, blobs: list[Blob]) -> Callable[[StatePartition], Taken]:
         """Return the request of a stage that applies productions."""
         return lambda own: own.receive(turn, level, blobs)
 

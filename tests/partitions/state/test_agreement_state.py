@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.cache import PenstockError, RowChanges
 from penstock.partitions.state.local_copy import LocalCopy
 from penstock.partitions.state.state_partition import StatePartition
-from penstock.partitions.state.turns import ChainLink, Report, StateVersion, Taken, Turn
+from penstock.partitions.state.turns import BatchTurn, ChainLink, Report, StateVersion, Taken
 from penstock.testing.inputs.trial_apps import Trial, TrialRecords, trials
 from tests.partitions.state import state_fleet
 from tests.partitions.state.state_fleet import SOURCE, Faults, Fleet, faulty
@@ -125,7 +125,7 @@ def the_manifest_precedes_a_report(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_turn_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
-    def begin(self: Any, turn: Turn) -> bool:
+    def begin(self: Any, turn: BatchTurn) -> bool:
         if turn == self._turn and self._answers:
             self._answers = []
         return real(self, turn)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +16,27 @@ import pytest
 import penstock as ps
 from penstock.cache import Limits, PenstockError, StoreInUse, WriterLock
 from penstock.core import Batch, Resume, Settings
+from penstock.engine import StateServer
 from penstock.gateway import TableBatch
 from penstock.mapreduce import even_starts
 from penstock.partitions import (
+    END_STAGE,
+    STOP_PROCESS,
+    TAKE_STAGE,
+    WRITE_SNAPSHOT,
+    BatchTurn,
     LocalStateFiles,
     OffsetRange,
     OldTurn,
     StateClient,
     StateStart,
     StateVersion,
-    Turn,
     TurnElsewhere,
     transferred,
 )
-from penstock.partitions.state.state_operations import END, SNAPSHOT, STOP, TAKE
 from tests.waiting import PATIENCE
 
-SEED = 7
+PROGRAM, SEED = StateServer.__module__, 7
 
 
 def shop() -> ps.App:
@@ -41,20 +46,14 @@ def shop() -> ps.App:
     return app
 
 
-def ended(process: int) -> bool:
-    """Return whether a process has ended, also if nobody has read its exit status."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def until_ended(process: int) -> None:
     """Wait for the end of a process."""
-    deadline = time.monotonic() + PATIENCE
-    while not ended(process):
-        assert time.monotonic() < deadline, f"process {process} does not end"
-        time.sleep(0.02)
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(process)
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        assert poll.poll(1000 * PATIENCE), f"process {process} does not end"
+        os.close(handle)
 
 
 def holder(start: StateStart) -> int:
@@ -71,7 +70,9 @@ def start(tmp_path: Path) -> Iterator[StateStart]:
     files = LocalStateFiles(str(tmp_path / "state"))
     settings = Settings(1 << 20, Limits())
     local = str(tmp_path / "local" / "0")
-    own = StateStart(transferred(shop()), "s1", 0, even_starts(1), SEED, local, files, settings, parent=os.getpid())
+    own = StateStart(
+        transferred(shop()), "s1", 0, even_starts(1), SEED, local, files, settings, PROGRAM, parent=os.getpid()
+    )
     yield own
     process = holder(own) if os.path.exists(local) else 0
     if process:
@@ -82,8 +83,8 @@ def start(tmp_path: Path) -> Iterator[StateStart]:
 def taken(client: StateClient, batch: int, base: StateVersion, attempt: int = 0) -> Any:
     doc = b'{"id": %d, "ts": %d, "city": "Oslo", "amount": 2}' % (batch, batch)
     return client.call(
-        TAKE,
-        turn=Turn(1, batch, attempt),
+        TAKE_STAGE,
+        turn=BatchTurn(1, batch, attempt),
         base=base,
         tables={"orders": [Batch(TableBatch([doc]))]},
         offsets={"orders": OffsetRange(batch, Resume(batch + 1))},
@@ -93,7 +94,7 @@ def taken(client: StateClient, batch: int, base: StateVersion, attempt: int = 0)
 
 def one_batch(client: StateClient, batch: int, base: StateVersion) -> StateVersion:
     taken(client, batch, base)
-    return base.after(client.call(END, turn=Turn(1, batch, 0), level=1, blobs=[]).links)
+    return base.after(client.call(END_STAGE, turn=BatchTurn(1, batch, 0), level=1, blobs=[]).links)
 
 
 def test_two_clients_share_a_process(start: StateStart) -> None:
@@ -101,7 +102,7 @@ def test_two_clients_share_a_process(start: StateStart) -> None:
     version = one_batch(one, 0, StateVersion())
     first = taken(one, 1, version)
     assert taken(other, 1, version) == first, "a repeated request gets the kept answer"
-    report = other.call(END, turn=Turn(1, 1, 0), level=1, blobs=[])
+    report = other.call(END_STAGE, turn=BatchTurn(1, 1, 0), level=1, blobs=[])
     assert report.executions[0] == first.execution
     with pytest.raises(OldTurn):
         taken(one, 0, StateVersion())
@@ -116,14 +117,14 @@ def test_a_killed_process_forgets_the_turn_and_keeps_decided_batches(start: Stat
     first = holder(start)
     os.kill(first, signal.SIGKILL)
     with pytest.raises(TurnElsewhere):
-        client.call(END, turn=Turn(1, 1, 0), level=1, blobs=[])
+        client.call(END_STAGE, turn=BatchTurn(1, 1, 0), level=1, blobs=[])
     assert holder(start) not in (0, first)
     taken(client, 1, version, attempt=1)
-    version = version.after(client.call(END, turn=Turn(1, 1, 1), level=1, blobs=[]).links)
-    assert client.call(SNAPSHOT).batch == 0, "batch 1 is undecided"
+    version = version.after(client.call(END_STAGE, turn=BatchTurn(1, 1, 1), level=1, blobs=[]).links)
+    assert client.call(WRITE_SNAPSHOT).batch == 0, "batch 1 is undecided"
     taken(client, 2, version)
-    assert client.call(SNAPSHOT).batch == 1
-    client.call(STOP)
+    assert client.call(WRITE_SNAPSHOT).batch == 1
+    client.call(STOP_PROCESS)
     client.close()
 
 
@@ -131,7 +132,7 @@ def test_it_ends_when_it_is_told_to_or_idle_or_alone(start: StateStart) -> None:
     client = StateClient(start)
     one_batch(client, 0, StateVersion())
     process = holder(start)
-    client.call(STOP)
+    client.call(STOP_PROCESS)
     until_ended(process)
     idle = StateClient(replace(start, idle=0.1))
     taken(idle, 0, StateVersion(), attempt=1)

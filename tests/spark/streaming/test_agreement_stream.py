@@ -14,9 +14,9 @@ import pytest
 import penstock as ps
 from penstock.cache import DefinitionError, PenstockError
 from penstock.spark import session
-from penstock.spark.streaming.manifests import Manifest, State, StateOfAnotherStream
+from penstock.spark.streaming.manifests import Manifest, SparkState, StateOfAnotherStream
 from penstock.spark.streaming.state_restore import restore_state
-from penstock.spark.streaming.stream_driver import Stream, ZombieDriver, stream
+from penstock.spark.streaming.stream_driver import SparkStream, ZombieDriver, stream
 from tests.spark.streaming.stream_app import append, documents, streamed
 
 
@@ -29,7 +29,7 @@ class Streams:
         self.marker = path / "marker"
         self.app = streamed(str(self.marker))
         self.plain = ps.open(self.app, None)
-        self.told: list[Manifest] = []
+        self.on_commit: list[Manifest] = []
         self.restored = 0
 
     def add(self, seed: int, many: int) -> None:
@@ -39,10 +39,10 @@ class Streams:
         for table, own in docs.items():
             self.plain.put_many(table, own)
 
-    def start(self, **options: Any) -> Stream:
+    def start(self, **options: Any) -> SparkStream:
         settings = {"partitions": 3, "batch": 40, "every": "0 seconds", "local": str(self.path / "local")} | options
         return stream(
-            self.app, str(self.path / "state"), self.uris, spark=self.spark, told=self.told.append, **settings
+            self.app, str(self.path / "state"), self.uris, spark=self.spark, on_commit=self.on_commit.append, **settings
         )
 
     def agree(self) -> None:
@@ -65,15 +65,15 @@ def streams(spark: Any, tmp_path: Path) -> Iterator[Streams]:
 def test_batches_leave_what_the_embedded_engine_has(streams: Streams) -> None:
     streams.add(1, 110)
     streams.start(snapshot_every=1).finish()
-    assert [own.batch for own in streams.told] == list(range(len(streams.told)))
-    assert sum(map(sum, (own.counts for own in streams.told))) == 110
-    assert any(own.version.snapshot for own in streams.told[-1].partitions)
+    assert [own.batch for own in streams.on_commit] == list(range(len(streams.on_commit)))
+    assert sum(map(sum, (own.counts for own in streams.on_commit))) == 110
+    assert any(own.version.snapshot for own in streams.on_commit[-1].partitions)
     streams.agree()
     streams.add(2, 30)  # the files grow while the stream is stopped
     shutil.rmtree(streams.path / "local")
     with streams.start() as run:
         run.finish()
-    assert streams.told[-1].run == 2
+    assert streams.on_commit[-1].run == 2
     streams.agree()
 
 
@@ -81,23 +81,23 @@ def test_kills_lose_nothing_and_count_nothing_twice(streams: Streams) -> None:
     streams.add(3, 70)
     marker = streams.marker
     marker.touch()  # a state process dies in the middle of a stage
-    commit = State.commit
-    before = mock.patch.object(State, "commit", side_effect=OSError("the driver dies before the manifest"))
+    commit = SparkState.commit
+    before = mock.patch.object(SparkState, "commit", side_effect=OSError("the driver dies before the manifest"))
     with before, pytest.raises(PenstockError, match="dies before"):
         streams.start().finish()
     assert not marker.exists(), "a state process was killed"
-    assert State(str(streams.path / "state")).newest() is None
+    assert SparkState(str(streams.path / "state")).newest() is None
 
-    def after(self: State, manifest: Manifest) -> bool:
+    def after(self: SparkState, manifest: Manifest) -> bool:
         commit(self, manifest)
         raise OSError("the driver dies after the manifest")
 
-    with mock.patch.object(State, "commit", after), pytest.raises(PenstockError, match="dies after"):
+    with mock.patch.object(SparkState, "commit", after), pytest.raises(PenstockError, match="dies after"):
         streams.start().finish()
-    assert [own.batch for own in streams.told] == []
+    assert [own.batch for own in streams.on_commit] == []
     marker.touch()
     streams.start().finish()
-    assert streams.told[0].batch == 1, "batch 0 was committed, and is not run again"
+    assert streams.on_commit[0].batch == 1, "batch 0 was committed, and is not run again"
     assert not marker.exists(), "a state process was killed again"
     streams.agree()
 
@@ -105,12 +105,12 @@ def test_kills_lose_nothing_and_count_nothing_twice(streams: Streams) -> None:
 def test_a_zombie_driver_and_another_checkpoint_are_refused(streams: Streams) -> None:
     streams.add(4, 40)
 
-    def first(self: State, manifest: Manifest) -> bool:
+    def first(self: SparkState, manifest: Manifest) -> bool:
         commit(self, manifest)  # the other driver was quicker
         return commit(self, manifest)
 
-    commit = State.commit
-    with mock.patch.object(State, "commit", first), pytest.raises(ZombieDriver):
+    commit = SparkState.commit
+    with mock.patch.object(SparkState, "commit", first), pytest.raises(ZombieDriver):
         streams.start().finish()
     streams.start().finish()
     streams.agree()
@@ -128,6 +128,10 @@ def test_what_a_stream_can_not_do_is_refused_by_name(streams: Streams, tmp_path:
         stream(app, "s3://bucket/shop", streams.uris)
     with pytest.raises(PenstockError, match="there is no table named 'ordres'"):
         stream(app, state, {"ordres": "x.jsonl"})
+    clicks = ps.App("clicks")
+    clicks.stream("clicks", ts="at")
+    with pytest.raises(DefinitionError, match="has the stream 'clicks'"):
+        stream(clicks, state, {"clicks": "x.jsonl"})
     with pytest.raises(PenstockError, match="name the file of each table"):
         stream(app, state, {})
     stream(app, state, streams.uris, spark=streams.spark, partitions=2, local=str(tmp_path / "local")).finish()

@@ -11,7 +11,7 @@ from penstock.cache import DefinitionError, PenstockError
 from penstock.partitions import SnapshotFile, StateVersion, changelog_name, snapshot_name
 from penstock.partitions.state.turns import ChainLink
 from penstock.spark.streaming.batch_stages import levels_of
-from penstock.spark.streaming.manifests import Manifest, NoState, PartitionCounts, State, files_of
+from penstock.spark.streaming.manifests import Manifest, NoState, PartitionCounts, SparkState, files_of
 from penstock.spark.streaming.state_garbage import remove_garbage
 from penstock.spark.streaming.state_restore import restore_state
 from tests.spark.streaming.stream_app import streamed
@@ -22,13 +22,13 @@ def manifest(batch: int, version: StateVersion) -> Manifest:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
-    return State(str(tmp_path / "state"))
+def state(tmp_path: Path) -> SparkState:
+    return SparkState(str(tmp_path / "state"))
 
 
-def test_the_header_never_changes(state: State) -> None:
+def test_the_header_never_changes(state: SparkState) -> None:
     first = state.opened("shop", 3)
-    assert State(state.uri).opened("shop", None) == first
+    assert SparkState(state.uri).opened("shop", None) == first
     assert len(first.ranges()) == 3
     with pytest.raises(DefinitionError, match="has 3 partitions"):
         state.opened("shop", 4)
@@ -36,7 +36,7 @@ def test_the_header_never_changes(state: State) -> None:
         state.opened("other", 3)
 
 
-def test_a_header_of_another_format_is_refused(state: State) -> None:
+def test_a_header_of_another_format_is_refused(state: SparkState) -> None:
     state.opened("shop", 1)
     file = Path(state.uri) / "state.json"
     file.write_text(file.read_text().replace('"format": 1', '"format": 9'))
@@ -44,18 +44,18 @@ def test_a_header_of_another_format_is_refused(state: State) -> None:
         state.header()
 
 
-def test_of_two_drivers_one_commits_a_batch(state: State) -> None:
+def test_of_two_drivers_one_commits_a_batch(state: SparkState) -> None:
     one, other = manifest(0, StateVersion()), manifest(0, StateVersion(None, (ChainLink(0, "a"),)))
     assert state.commit(one)
-    assert not State(state.uri).commit(other)
+    assert not SparkState(state.uri).commit(other)
     assert state.newest() == state.manifest(0) == one
 
 
-def test_numbers_of_driver_runs_grow(state: State) -> None:
-    assert [State(state.uri).begin_run() for _ in range(4)] == [1, 2, 3, 4]
+def test_numbers_of_driver_runs_grow(state: SparkState) -> None:
+    assert [SparkState(state.uri).begin_run() for _ in range(4)] == [1, 2, 3, 4]
 
 
-def test_garbage_is_what_no_kept_manifest_names(state: State) -> None:
+def test_garbage_is_what_no_kept_manifest_names(state: SparkState) -> None:
     links = [ChainLink(batch, f"id{batch}") for batch in range(9)]
     lost = [ChainLink(batch, "lost") for batch in range(9)]
     for link in (*links, *lost):
@@ -74,7 +74,7 @@ def test_garbage_is_what_no_kept_manifest_names(state: State) -> None:
     assert remove_garbage(state, young=-1.0) == 0
 
 
-def test_a_state_without_a_batch_is_not_restored(state: State, tmp_path: Path) -> None:
+def test_a_state_without_a_batch_is_not_restored(state: SparkState, tmp_path: Path) -> None:
     with pytest.raises(NoState, match="there is no state"):
         restore_state(state.uri, str(tmp_path / "store"))
     state.opened("shop", 1)

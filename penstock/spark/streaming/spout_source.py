@@ -23,7 +23,7 @@ from penstock.remote import batch_data
 from penstock.spark.streaming.stream_plan import StreamPlan, router_of, settled_heap
 from penstock.spout import SPOUTS, Remembered, Spout, SpoutBatch
 
-__all__ = ["ROUTED", "RecordSource", "opened_spout"]
+__all__ = ["ROUTED", "SpoutSource", "opened_spout"]
 
 ROUTED = "receiver int, place string, first bigint, resume bigint, note binary, kinds string, table string, blob binary"
 """The columns of routed records. `place` orders the ranges of a batch: the source partition, then the range."""
@@ -52,7 +52,7 @@ def opened_spout(table: str, uri: str) -> Spout:
     return spout
 
 
-class RecordSource(DataSource):
+class SpoutSource(DataSource):
     """The data source of a stream. A subclass has its plan, its URIs by table, and its limits."""
 
     plan: StreamPlan
@@ -67,11 +67,11 @@ class RecordSource(DataSource):
     def schema(self) -> str:
         return ROUTED
 
-    def streamReader(self, schema: Any) -> RecordReader:
-        return RecordReader(self.plan, dict(self.sources), self.limit, self.tasks)
+    def streamReader(self, schema: Any) -> SpoutReader:
+        return SpoutReader(self.plan, dict(self.sources), self.limit, self.tasks)
 
 
-class RecordReader(DataSourceStreamReader):
+class SpoutReader(DataSourceStreamReader):
     """Finds the end of each batch, and reads its ranges.
 
     An offset of Spark is {table: {source partition: {"at": offset, "note": spout state, "cuts": ranges before it}}}.
@@ -90,7 +90,7 @@ class RecordReader(DataSourceStreamReader):
         return {table: {} for table in self._sources}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:
-        # A batch has a changelog and blobs in memory, so it is limited whatever Spark asks for.
+        # A batch has a changelog and blobs in memory, so it has a limit in any case.
         return {table: self._ahead(table, start.get(table, {}), self._limit) for table in self._sources}
 
     def _ahead(self, table: str, start: dict[str, Any], most: int) -> dict[str, Any]:
