@@ -27,7 +27,7 @@ from penstock.spark.streaming.batch_stages import BatchPlan, StageReport, levels
 from penstock.spark.streaming.manifests import Manifest, PartitionCounts, SparkState, StateHeader, StateOfAnotherStream
 from penstock.spark.streaming.state_garbage import remove_garbage
 from penstock.spark.streaming.stream_plan import StreamPlan
-from penstock.views import App, check_runnable
+from penstock.views import App
 
 __all__ = ["SparkStream", "ZombieDriver", "stream"]
 
@@ -87,7 +87,6 @@ def stream(
         )
     for table in sources:
         app.table_of(table)
-    check_runnable(app.joins(), 2)
     own = SparkState(state)
     header = own.opened(app.name, partitions)
     spark_sql()
