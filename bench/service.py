@@ -109,7 +109,7 @@ class _Server:
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(_APP)
         command = [sys.executable, "-m", "penstock", "serve", "--drain", "0"]
-        for port in ("http", "grpc", "metrics"):
+        for port in ("http", "grpc", "metrics", "control"):
             command += [f"--{port}", "127.0.0.1:0"]
         env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
         self._process = subprocess.Popen(command, cwd=root, env=env, stdout=subprocess.PIPE, text=True)

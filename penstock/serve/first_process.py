@@ -65,21 +65,24 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
         run = AccessToken("this-run", Role.ADMIN, digest_of(token))
         tokens = TokenBook(run, settings.token_file)
         tls = None if settings.tls is None else TlsContext(settings.tls)
+        control_tls = tls if settings.control_tls is None else TlsContext(settings.control_tls)
         sockets += settings.metrics.bound(1)
         address = _reached(settings.http, sockets[0])
         metrics = _reached(settings.metrics, sockets[-1])
         held += settings.grpc.bound(1)
         rpc = _reached(settings.grpc, held[0])
+        held += settings.control.bound(1)
+        control = _reached(settings.control, held[1])
 
         scheme = "http" if tls is None else "https"
 
         def ready() -> None:
-            tell(f"gRPC on {rpc}")
+            tell(f"gRPC on {rpc}, control plane on {control}")
             tell(f"metrics on {scheme}://{metrics}/metrics")
             tell(f"HTTP on {scheme}://{address}, access token of this run: {token}")
             tell(f"console on {scheme}://{address}/?token={token}")
 
-        fronts = _fronts_of(settings, sockets, tokens, rpc, tls)
+        fronts = _fronts_of(settings, sockets, tokens, rpc, control, tls, control_tls)
         if settings.in_process:
             return _in_process(app, settings, fronts[0], ready)
         return _FirstProcess(app, settings, sockets, fronts, ready, tell).run()
@@ -107,9 +110,11 @@ def _fronts_of(
     sockets: list[socket.socket],
     tokens: TokenBook,
     rpc: ListenAddress,
+    control: ListenAddress,
     tls: TlsContext | None,
+    control_tls: TlsContext | None,
 ) -> list[FrontSettings]:
-    """Return the settings of each front. The first one serves the metrics too."""
+    """Return the settings of each front. The first one serves the metrics and the control plane too."""
     from penstock.serve.console.console import routes_of_console
     from penstock.serve.front_process import FrontSettings
     from penstock.serve.grpc.rpc_method import calls_of_services
@@ -119,7 +124,7 @@ def _fronts_of(
     *https, metrics = sockets
     calls = CallMeters([*routes_of_api(), *routes_of_console(), *calls_of_services()], len(https))
     return [
-        FrontSettings(settings, i, sock, None if i else metrics, rpc, tokens, calls, tls)
+        FrontSettings(settings, i, sock, None if i else metrics, rpc, control, tokens, calls, tls, control_tls)
         for i, sock in enumerate(https)
     ]
 
@@ -150,8 +155,8 @@ class _FirstProcess:
         self._sockets = sockets
         self._fronts = fronts
         self._ready = ready
-        self._tls = fronts[0].tls
-        self._signals = _SIGNALS if self._tls is None else _SIGNALS | {signal.SIGHUP}
+        self._tls = fronts[0].certificates
+        self._signals = _SIGNALS | {signal.SIGHUP} if self._tls else _SIGNALS
         self._tell = tell
         self._children: dict[str, ChildProcess] = {}
         self._began: dict[str, float] = {}
@@ -321,7 +326,8 @@ class _FirstProcess:
 
     def _reload(self) -> None:
         """Read the certificates again, for later fronts too, and have each front do so."""
-        if self._tls is not None and self._tls.reload():
+        read = [own.reload() for own in self._tls]  # each of them, also after one with a fault
+        if any(read):
             for name, child in self._children.items():
                 if name != "holder":
                     child.signal(signal.SIGHUP)

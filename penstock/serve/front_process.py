@@ -17,10 +17,10 @@ import uvloop
 from penstock.serve.access.access_tokens import TokenBook
 from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.console.console import Console
+from penstock.serve.grpc.control_plane import ControlPlane
 from penstock.serve.grpc.data_service import DataService
 from penstock.serve.grpc.grpc_server import GrpcServer
 from penstock.serve.grpc.placement import PlacementReader
-from penstock.serve.grpc.rpc_credentials import rpc_credentials
 from penstock.serve.http.gate import Gate
 from penstock.serve.http.http_server import http_server, known_hosts
 from penstock.serve.http.routes import HttpService
@@ -47,7 +47,8 @@ _CALLS = 72  # threads for gRPC calls; those beyond the limit only refuse
 class FrontSettings:
     """The settings of one front. `metrics` is the socket of the metrics, if this front serves them.
 
-    `grpc` is the address that all fronts bind. `tls` is None if the server has no certificate.
+    `grpc` is the address that all fronts bind, and `control` is for the first one. `tls` is None if the server has no
+    certificate.
     """
 
     server: ServerSettings
@@ -55,9 +56,16 @@ class FrontSettings:
     http: socket.socket
     metrics: socket.socket | None
     grpc: ListenAddress
+    control: ListenAddress
     tokens: TokenBook
     calls: CallMeters
     tls: TlsContext | None
+    control_tls: TlsContext | None
+
+    @property
+    def certificates(self) -> list[TlsContext]:
+        """The certificates that SIGHUP reads again."""
+        return list({id(own): own for own in (self.tls, self.control_tls) if own is not None}.values())
 
     @property
     def address(self) -> ListenAddress:
@@ -105,23 +113,24 @@ async def _serve(
     tasks = [asyncio.ensure_future(server.serve(sockets=[sock])) for server, sock in servers]
     while not all(server.started or task.done() for (server, _), task in zip(servers, tasks, strict=True)):
         await asyncio.sleep(0.005)
-    credentials = None if front.tls is None else rpc_credentials(front.tls)
-    certified = front.tls is not None and front.tls.files.client_ca is not None
-    data = DataService(store, PlacementReader(str(front.grpc), str(front.address)))
-    rpc = GrpcServer(
-        store.app, front.tokens, front.grpc, [data.service()], _CALLS, credentials=credentials, certified=certified
-    )
+    placement = PlacementReader(str(front.grpc), str(front.address), str(front.control))
+    data = DataService(store, placement)
+    rpc = GrpcServer(store.app, front.tokens, front.grpc, [data.service()], _CALLS, tls=front.tls)
     rpc.begin()
+    ports: list[GrpcServer | ControlPlane] = [rpc]
+    if not front.number:
+        ports.append(ControlPlane(store, operations, front.tokens, front.control, placement, front.control_tls))
     closing = asyncio.ensure_future(_close_old(store))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # in place of the handlers of uvicorn
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if front.tls is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, front.tls.reload)
+    if front.certificates:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, front.certificates)
     started()
     await asyncio.wait([*tasks, asyncio.ensure_future(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
     service.stopping = True
-    rpc.drain()
+    for port in ports:
+        port.drain()
     if stop.is_set():
         await asyncio.sleep(settings.drain)
     closing.cancel()
@@ -130,9 +139,14 @@ async def _serve(
     data.end()
     for server, _ in servers:
         server.should_exit = True
-    await asyncio.gather(*tasks, asyncio.to_thread(rpc.stop, _FINISH))
+    await asyncio.gather(*tasks, *(asyncio.to_thread(port.stop, _FINISH) for port in ports))
     console.close()
     data.close()
+
+
+def _reload(certificates: list[TlsContext]) -> None:
+    for own in certificates:
+        own.reload()
 
 
 async def _close_old(store: StoreReading) -> None:

@@ -24,6 +24,7 @@ class ServerSettings:
     http: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7181))
     metrics: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7182))
     grpc: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7180))
+    control: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", 7183))
     fronts: int = 1
     in_process: bool = False
     exposed: bool = False
@@ -35,6 +36,8 @@ class ServerSettings:
     """The file of the app, which `Migrate` compares with the store."""
     tls: TlsFiles | None = None
     """The certificate of the server; None for a server without TLS."""
+    control_tls: TlsFiles | None = None
+    """The certificate of the control plane; None for that of the server."""
     drain: float = 2.0
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
 
@@ -49,7 +52,7 @@ class ServerSettings:
         return os.path.abspath(self.snapshots or f"{self.path}.snapshots")
 
     def __post_init__(self) -> None:
-        for address in (self.http, self.metrics, self.grpc):
+        for address in (self.http, self.metrics, self.grpc, self.control):
             if self.tls is None and not self.exposed and not address.is_loopback:
                 raise NotLoopback(address)
         if self.fronts < 1:

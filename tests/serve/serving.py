@@ -49,12 +49,12 @@ class RunningServer:
         self._options = options
         self.tls: ssl.SSLContext | None = None
         """The context of connections, for a server with TLS."""
-        self.port, self.metrics_port, self.rpc_port, self.token = 0, 0, 0, ""
+        self.port, self.metrics_port, self.rpc_port, self.control_port, self.token = 0, 0, 0, 0, ""
 
     def __enter__(self) -> Self:
         (self.folder / "app.py").write_text(self._app)
         command = [sys.executable, "-m", "penstock", "serve", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-        command += ["--grpc", "127.0.0.1:0", "--drain", "0", *self._options]
+        command += ["--grpc", "127.0.0.1:0", "--control", "127.0.0.1:0", "--drain", "0", *self._options]
         root = str(Path(__file__).resolve().parents[2])
         errors = (self.folder / "err.txt").open("wb")
         self.process = subprocess.Popen(
@@ -70,8 +70,8 @@ class RunningServer:
         for line in self.process.stdout:
             if metrics := re.search(r"metrics on https?://127.0.0.1:(\d+)/", line):
                 self.metrics_port = int(metrics[1])
-            if rpc := re.search(r"gRPC on 127.0.0.1:(\d+)", line):
-                self.rpc_port = int(rpc[1])
+            if rpc := re.search(r"gRPC on 127.0.0.1:(\d+), control plane on 127.0.0.1:(\d+)", line):
+                self.rpc_port, self.control_port = int(rpc[1]), int(rpc[2])
             found = re.search(r"HTTP on https?://127.0.0.1:(\d+), access token of this run: (\S+)", line)
             if found:
                 self.port, self.token = int(found[1]), found[2]

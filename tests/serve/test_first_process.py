@@ -91,6 +91,16 @@ def refused(folder: Path, *options: str) -> tuple[int, str]:
 def test_a_store_that_another_app_made_is_refused_by_name(tmp_path: Path) -> None:
     with ps.open(ps.App("other"), tmp_path / "penstock-state"):
         pass
-    code, text = refused(tmp_path, "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+    code, text = refused(
+        tmp_path,
+        "--http",
+        "127.0.0.1:0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--grpc",
+        "127.0.0.1:0",
+        "--control",
+        "127.0.0.1:0",
+    )
     assert (code, "Traceback" in text) == (3, False), text
     assert "other" in text

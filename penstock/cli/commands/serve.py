@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.serve import TlsFiles, TokenFile
 
 _ROLES = ("read", "write", "operate", "metrics", "admin")
-_GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
+_GRPC, _HTTP, _METRICS, _CONTROL = (f"127.0.0.1:{port}" for port in range(7180, 7184))
 
 
 @command(
@@ -38,11 +38,15 @@ _GRPC, _HTTP, _METRICS = "127.0.0.1:7180", "127.0.0.1:7181", "127.0.0.1:7182"
 @click.option("--http", metavar="HOST:PORT", default=_HTTP, help=f"The address for HTTP ({_HTTP}); port 0 is any.")
 @click.option("--grpc", metavar="HOST:PORT", default=_GRPC, help=f"The address for gRPC ({_GRPC}).")
 @click.option("--metrics", metavar="HOST:PORT", default=_METRICS, help=f"The address for Prometheus ({_METRICS}).")
+@click.option("--control", metavar="HOST:PORT", default=_CONTROL, help=f"The address for operators ({_CONTROL}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
 @click.option("--in-process", is_flag=True, help="Serve and write in one process: for tests and tiny machines.")
 @click.option("--tls-cert", metavar="FILE", help="The certificate of the server and its chain, as PEM.")
 @click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM without a password.")
 @click.option("--client-ca", metavar="FILE", help="The authority that must have signed certificates of clients.")
+@click.option("--control-tls-cert", metavar="FILE", help="The certificate of the control plane (else --tls-cert).")
+@click.option("--control-tls-key", metavar="FILE", help="The key of that certificate.")
+@click.option("--control-client-ca", metavar="FILE", help="The authority of the control plane's clients.")
 @click.option("--san", metavar="NAME", help="With `token add`: the name in a certificate, in place of a token.")
 @click.option("--snapshots", metavar="DIR", help="The folder of snapshots (else STORE.snapshots beside the store).")
 @click.option(
@@ -67,11 +71,15 @@ def serve(
     http: str,
     grpc: str,
     metrics: str,
+    control: str,
     fronts: int,
     in_process: bool,
     tls_cert: str | None,
     tls_key: str | None,
     client_ca: str | None,
+    control_tls_cert: str | None,
+    control_tls_key: str | None,
+    control_client_ca: str | None,
     san: str | None,
     snapshots: str | None,
     drain: float,
@@ -88,7 +96,7 @@ def serve(
     one. A running server follows within a second. A role read reads, write also puts and deletes, operate also checks,
     restates, retries and makes snapshots, metrics reads /metrics, and admin does all.
 
-    /metrics on the second address has the metrics in the format of Prometheus. It needs the access token too.
+    --metrics serves /metrics for Prometheus, and --control the operations over gRPC for operators. Both need a token.
 
     Front processes read the store. One process holds it for writing. If `penstock run` or another process holds it
     already, the writes go there. A process that ends is begun again.
@@ -108,7 +116,7 @@ def serve(
         return _token(ctx, file, words, role, tables, until, san)
     if role or tables or until or san:
         raise ExitError("--role, --table, --until and --san belong to `penstock serve token add NAME`", WRONG)
-    addresses = ListenAddress.of(http), ListenAddress.of(metrics), ListenAddress.of(grpc)
+    addresses = ListenAddress.of(http), ListenAddress.of(metrics), ListenAddress.of(grpc), ListenAddress.of(control)
     settings = ServerSettings(
         ctx.store,
         *addresses,
@@ -119,19 +127,20 @@ def serve(
         snapshots,
         ctx.app,
         _tls(tls_cert, tls_key, client_ca),
+        _tls(control_tls_cert, control_tls_key, control_client_ca, "control-"),
         drain,
     )
     return run(load_app(ctx), settings, click.echo)
 
 
-def _tls(certificate: str | None, key: str | None, client_ca: str | None) -> TlsFiles | None:
-    """Return the files of TLS; None if there are none."""
+def _tls(certificate: str | None, key: str | None, client_ca: str | None, of: str = "") -> TlsFiles | None:
+    """Return the files of TLS; None if there are none. `of` is the beginning of the options' names."""
     from penstock.serve import TlsFiles
 
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None or key is None:
-        raise ExitError("TLS needs a certificate and its key; give --tls-cert FILE and --tls-key FILE", WRONG)
+        raise ExitError(f"TLS needs a certificate and its key; give --{of}tls-cert FILE and --{of}tls-key FILE", WRONG)
     paths = [None if path is None else os.path.abspath(path) for path in (certificate, key, client_ca)]
     return TlsFiles(str(paths[0]), str(paths[1]), paths[2])
 

@@ -16,15 +16,18 @@ from penstock.serve.access.table_limits import must_be_allowed
 from penstock.serve.grpc.error_status import CallRefused, abort
 from penstock.views import App
 
-__all__ = ["AccessInterceptor", "certified_names"]
+__all__ = ["AccessInterceptor", "Denied", "certified_names", "token_of"]
 
 _OPEN = "/grpc.health.v1.Health/"
+Denied = Callable[[str, str, str], object]
+"""Gets the method, the name of the token and the error of a call that was not allowed."""
 
 
 class AccessInterceptor(grpc.ServerInterceptor):
     """The access check of one port. `permissions` are those of its methods; another method needs `rest`.
 
-    With `certified` clients have certificates. A call without a token is then checked by the names in it.
+    `denied` hears of each call that a role does not allow. With `certified` clients have certificates. A call without a
+    token is then checked by the names in it.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class AccessInterceptor(grpc.ServerInterceptor):
         permissions: Mapping[str, Permission],
         rest: Permission = Permission.READ,
         certified: bool = False,
+        denied: Denied | None = None,
     ) -> None:
+        self._denied = denied
         self._certificates = certified
         self._app = app
         self._tokens = tokens
@@ -49,7 +54,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
         handler = continuation(details)
         if handler is None or details.method.startswith(_OPEN):
             return handler
-        token = self._token(details)
+        token = _token_in(self._tokens, details.invocation_metadata)
         if token is None and self._certificates and _names_no_token(details):
             return _limited(handler, self._certified(self._permissions.get(details.method, self._rest)))
         needs = self._permissions.get(details.method, self._rest)
@@ -58,17 +63,11 @@ class AccessInterceptor(grpc.ServerInterceptor):
                 raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN)
             must_be_allowed(token, needs)
         except (CallRefused, PermissionError) as error:
+            if token is not None and self._denied is not None:
+                self._denied(details.method, token.name, str(error))
             return _refusing(handler, _refusal(error))
         limited = token.tables is not None and details.method in self._permissions
         return _limited(handler, self._check(token)) if limited else handler
-
-    def _token(self, details: grpc.HandlerCallDetails) -> AccessToken | None:
-        for name, value in details.invocation_metadata or ():
-            if name == "authorization":
-                text = value if isinstance(value, str) else value.decode("latin-1")
-                kind, _, secret = text.partition(" ")
-                return self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
-        return None
 
     def _certified(self, needs: Permission) -> Callable[[Any, grpc.ServicerContext], None]:
         """Return the check of calls without a token: by the names in the client's certificate."""
@@ -98,6 +97,22 @@ class AccessInterceptor(grpc.ServerInterceptor):
 
 
 _NO_TOKEN = "the access token is missing, unknown or expired; send the metadata `authorization: Bearer TOKEN`"
+
+
+def token_of(tokens: TokenBook, context: grpc.ServicerContext) -> AccessToken | None:
+    """Return the token of a call that the interceptor let pass."""
+    token = _token_in(tokens, context.invocation_metadata())
+    return token if token is not None else tokens.find_certificate(certified_names(context))
+
+
+def _token_in(tokens: TokenBook, metadata: Any) -> AccessToken | None:
+    """Return the token in the metadata of a call; None if there is none, or it is unknown."""
+    for name, value in metadata or ():
+        if name == "authorization":
+            text = value if isinstance(value, str) else value.decode("latin-1")
+            kind, _, secret = text.partition(" ")
+            return tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+    return None
 
 
 def certified_names(context: grpc.ServicerContext) -> list[str]:

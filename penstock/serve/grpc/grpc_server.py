@@ -18,8 +18,10 @@ from grpc_reflection.v1alpha import reflection
 from penstock.cache import PenstockError
 from penstock.serve.access.access_tokens import Permission, TokenBook
 from penstock.serve.access.listen_address import ListenAddress
-from penstock.serve.grpc.access_interceptor import AccessInterceptor
+from penstock.serve.grpc.access_interceptor import AccessInterceptor, Denied
+from penstock.serve.grpc.rpc_credentials import rpc_credentials
 from penstock.serve.grpc.rpc_method import RpcService
+from penstock.serve.tls.tls_files import TlsContext
 from penstock.views import App
 
 __all__ = ["MOST_BYTES", "GrpcServer"]
@@ -34,7 +36,7 @@ _PING = 10_000  # milliseconds between two pings that a client may send
 class GrpcServer:
     """The server of one port. `rest` is the permission of methods that are in no service here, as reflection.
 
-    With `certified` the credentials require a certificate of each client.
+    `denied` hears of each call that a role does not allow.
     """
 
     def __init__(
@@ -46,10 +48,11 @@ class GrpcServer:
         threads: int,
         *,
         rest: Permission = Permission.READ,
-        credentials: grpc.ServerCredentials | None = None,
-        certified: bool = False,
+        tls: TlsContext | None = None,
+        denied: Denied | None = None,
     ) -> None:
         permissions = {path: needs for own in services for path, needs in own.permissions.items()}
+        certified = tls is not None and tls.files.client_ca is not None
         self._threads = ThreadPoolExecutor(threads, "penstock-rpc")
         self._health = health.HealthServicer()
         self._names = [own.name for own in services]
@@ -62,7 +65,9 @@ class GrpcServer:
             ("grpc.keepalive_permit_without_calls", 1),
         ]
         self._server = grpc.server(
-            self._threads, interceptors=[AccessInterceptor(app, tokens, permissions, rest, certified)], options=options
+            self._threads,
+            interceptors=[AccessInterceptor(app, tokens, permissions, rest, certified, denied)],
+            options=options,
         )
         for own in services:
             self._server.add_generic_rpc_handlers((own.handler,))
@@ -71,10 +76,10 @@ class GrpcServer:
         reflection.enable_server_reflection(listed, self._server)
         self.tell(True)
         try:
-            if credentials is None:
+            if tls is None:
                 self.port = self._server.add_insecure_port(str(address))
             else:
-                self.port = self._server.add_secure_port(str(address), credentials)
+                self.port = self._server.add_secure_port(str(address), rpc_credentials(tls))
         except RuntimeError as error:
             raise PenstockError(f"gRPC can't listen on {address}: {error}") from None
 

@@ -45,11 +45,15 @@ class World:
             "stranger": self.authority.issue("stranger", "DNS:stranger.shop"),
             "expired": self.authority.issue("expired", "URI:spiffe://shop/reader", days=-1),
             "forged": self.other.issue("forged", "URI:spiffe://shop/reader"),
+            "admin": self.other.issue("admin", "DNS:operator.shop"),
         }
         tokens = TokenFile.of_store(str(folder / "penstock-state"))
         tokens.add_certificate("reader", "spiffe://shop/reader", Role.READ, None, None)
         tokens.add_certificate("operator", "operator.shop", Role.OPERATE, None, None)
+        self.control = self.authority.issue("control", LOCAL)
         pem = ["--tls-cert", str(self.own.certificate), "--tls-key", str(self.own.key)]
+        pem += ["--control-tls-cert", str(self.control.certificate), "--control-tls-key", str(self.control.key)]
+        pem += ["--control-client-ca", str(self.other.path)]
         self.server = RunningServer(folder, *pem, "--client-ca", str(self.authority.path))
 
     def ask(self, client: str | None, method: str, path: str, **headers: str) -> int:
@@ -108,12 +112,12 @@ def test_plain_http_gets_no_answer(world: World) -> None:
     connection.close()
 
 
-def channel(world: World, client: str) -> grpc.Channel:
+def channel(world: World, client: str, port: int = 0) -> grpc.Channel:
     own = world.clients[client]
     credentials = grpc.ssl_channel_credentials(
         world.authority.path.read_bytes(), own.key.read_bytes(), own.certificate.read_bytes()
     )
-    return grpc.secure_channel(f"localhost:{world.server.rpc_port}", credentials)
+    return grpc.secure_channel(f"localhost:{port or world.server.rpc_port}", credentials)
 
 
 def healthy(world: World, client: str) -> bool:
@@ -134,6 +138,25 @@ def test_grpc_has_the_same_certificates(world: World) -> None:
             with suppress(grpc.RpcError):
                 list(answers)
             assert answers.code() is code, client
+
+
+@pytest.mark.parametrize(
+    ("client", "codes"),
+    [
+        ("admin", {grpc.StatusCode.OK}),
+        ("forged", {grpc.StatusCode.PERMISSION_DENIED}),  # it has a certificate of this authority, and the role read
+        ("operator", {grpc.StatusCode.UNAVAILABLE}),  # no certificate of this authority: no connection
+    ],
+)
+def test_the_control_plane_has_certificates_of_its_own(world: World, client: str, codes: set[grpc.StatusCode]) -> None:
+    with channel(world, client, world.server.control_port) as own:
+        listed = own.unary_unary("/penstock.v1.Control/ListPart")
+        try:
+            answer, call = listed.with_call(b"", timeout=PATIENCE)
+            assert b"127.0.0.1" in answer
+        except grpc.RpcError as error:
+            call: Any = error
+        assert call.code() in codes, call
 
 
 def serials(world: World) -> list[str]:
