@@ -35,9 +35,8 @@ T = TypeVar("T")
 class ServiceClient:
     """A store behind `penstock serve`, at the address of its gRPC port.
 
-    A call that finds the server busy, without a writer, or not at all is repeated for `patience` seconds. It must
-    change nothing twice. A read always is. A write is if the server refused it before it changed
-    anything. A numbered write of a session always is.
+    A call that fails for the moment is repeated for `patience` seconds: a read, a write that the server refused before
+    it changed anything, and a numbered write of a session. No other write is repeated, so nothing counts twice.
 
     client = ps.Client("127.0.0.1:7180", token="…")
     client.put_many("users", [{"id": 7, "name": "Sue"}])
