@@ -31,6 +31,7 @@ from penstock.serve.operations.operation_folder import OperationFolder
 from penstock.serve.operations.operation_runner import AskFirst, OperationRunner
 from penstock.serve.server_settings import ServerSettings
 from penstock.serve.store.call_meters import CallMeters
+from penstock.serve.store.rate_limit import TokenRates
 from penstock.serve.store.store_access import StoreAccess
 from penstock.serve.store.store_reading import StoreReading
 from penstock.serve.tls.tls_files import TlsContext
@@ -98,6 +99,7 @@ async def _serve(
     store: StoreReading, operations: OperationRunner, front: FrontSettings, started: Callable[[], object]
 ) -> None:
     service, settings = HttpService(store, operations), front.server
+    rates = TokenRates(settings.rate)
     console = Console(store, service.watch, operations)
     gate = Gate(
         service.application(console.routes, console.error),
@@ -105,6 +107,7 @@ async def _serve(
         known_hosts(settings.http),
         meter=store.meter,
         answer=console.refusal,
+        rates=rates,
     )
     servers = [(http_server(gate, front.tls, _FINISH), front.http)]
     if front.metrics is not None:
@@ -115,7 +118,7 @@ async def _serve(
         await asyncio.sleep(0.005)
     placement = PlacementReader(str(front.grpc), str(front.address), str(front.control))
     data = DataService(store, placement)
-    rpc = GrpcServer(store.app, front.tokens, front.grpc, [data.service()], _CALLS, tls=front.tls)
+    rpc = GrpcServer(store.app, front.tokens, front.grpc, [data.service()], _CALLS, tls=front.tls, rates=rates)
     rpc.begin()
     ports: list[GrpcServer | ControlPlane] = [rpc]
     if not front.number:

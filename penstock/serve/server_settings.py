@@ -38,6 +38,8 @@ class ServerSettings:
     """The certificate of the server; None for a server without TLS."""
     control_tls: TlsFiles | None = None
     """The certificate of the control plane; None for that of the server."""
+    rate: float | None = None
+    """The calls per second of one access token in each front; None is no limit."""
     drain: float = 2.0
     """Seconds between the first signal and the end of new requests, for load balancers that look at /readyz."""
 

@@ -41,6 +41,12 @@ _GRPC, _HTTP, _METRICS, _CONTROL = (f"127.0.0.1:{port}" for port in range(7180, 
 @click.option("--control", metavar="HOST:PORT", default=_CONTROL, help=f"The address for operators ({_CONTROL}).")
 @click.option("--fronts", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes that serve requests (1).")
 @click.option("--in-process", is_flag=True, help="Serve and write in one process: for tests and tiny machines.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0.1),
+    metavar="N",
+    help="Calls per second of one token in a front (no limit).",
+)
 @click.option("--tls-cert", metavar="FILE", help="The certificate of the server and its chain, as PEM.")
 @click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM without a password.")
 @click.option("--client-ca", metavar="FILE", help="The authority that must have signed certificates of clients.")
@@ -74,6 +80,7 @@ def serve(
     control: str,
     fronts: int,
     in_process: bool,
+    rate: float | None,
     tls_cert: str | None,
     tls_key: str | None,
     client_ca: str | None,
@@ -87,9 +94,8 @@ def serve(
 ) -> int:
     """Serve the store over HTTP and gRPC until Ctrl-C or SIGTERM.
 
-    Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes,
-    and server reflection lists the methods of gRPC. Each start
-    prints an access token, which requests send as `authorization: Bearer TOKEN`.
+    Programs of any language put documents, read views, and follow changes; /openapi.json lists the routes, and server
+    reflection the methods of gRPC. Each start prints an access token, sent as `authorization: Bearer TOKEN`.
 
     `serve token ACTION` manages the tokens that stay; ACTION is add, list or remove. `serve token add NAME --role ROLE`
     prints a token, and stores only its digest. `serve token list` lists names, and `serve token remove NAME` removes
@@ -105,8 +111,7 @@ def serve(
     certificate of that authority, and `serve token add NAME --role ROLE --san NAME` gives a role to the name in it.
     SIGHUP reads these files again, and open connections stay.
 
-    At the first signal /readyz says 503. Then new requests are refused, streams end, and calls under way are finished.
-    A second signal ends all processes at once. No answered write is lost.
+    At the first signal /readyz says 503, streams end, and calls under way are finished. A second one ends all at once.
     """
     from penstock.serve import ListenAddress, ServerSettings, TokenFile
     from penstock.serve import serve as run
@@ -128,6 +133,7 @@ def serve(
         ctx.app,
         _tls(tls_cert, tls_key, client_ca),
         _tls(control_tls_cert, control_tls_key, control_client_ca, "control-"),
+        rate,
         drain,
     )
     return run(load_app(ctx), settings, click.echo)

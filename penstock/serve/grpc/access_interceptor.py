@@ -13,7 +13,9 @@ import grpc
 
 from penstock.serve.access.access_tokens import AccessToken, Permission, TokenBook
 from penstock.serve.access.table_limits import must_be_allowed
+from penstock.serve.grpc.call_rate import rate_refusal
 from penstock.serve.grpc.error_status import CallRefused, abort
+from penstock.serve.store.rate_limit import TokenRates
 from penstock.views import App
 
 __all__ = ["AccessInterceptor", "Denied", "certified_names", "token_of"]
@@ -38,7 +40,9 @@ class AccessInterceptor(grpc.ServerInterceptor):
         rest: Permission = Permission.READ,
         certified: bool = False,
         denied: Denied | None = None,
+        rates: TokenRates | None = None,
     ) -> None:
+        self._rates = rates or TokenRates(None)
         self._denied = denied
         self._certificates = certified
         self._app = app
@@ -62,12 +66,18 @@ class AccessInterceptor(grpc.ServerInterceptor):
             if token is None:
                 raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "NO_ACCESS_TOKEN", _NO_TOKEN)
             must_be_allowed(token, needs)
+            self._count(token)
         except (CallRefused, PermissionError) as error:
-            if token is not None and self._denied is not None:
+            if token is not None and self._denied is not None and isinstance(error, PermissionError):
                 self._denied(details.method, token.name, str(error))
             return _refusing(handler, _refusal(error))
         limited = token.tables is not None and details.method in self._permissions
         return _limited(handler, self._check(token)) if limited else handler
+
+    def _count(self, token: AccessToken) -> None:
+        wait = self._rates.wait(token.name)
+        if wait and self._rates.most is not None:
+            raise rate_refusal(self._rates.most, "calls of one token", wait)
 
     def _certified(self, needs: Permission) -> Callable[[Any, grpc.ServicerContext], None]:
         """Return the check of calls without a token: by the names in the client's certificate."""
@@ -80,6 +90,7 @@ class AccessInterceptor(grpc.ServerInterceptor):
                 must_be_allowed(token, needs)
             except PermissionError as error:
                 raise _refusal(error) from None
+            self._count(token)
             if token.tables is not None:
                 self._check(token)(request, context)
 

@@ -27,6 +27,7 @@ from penstock.serve.grpc.rpc_method import RpcMethod, RpcService
 from penstock.serve.operations.operation_kinds import KINDS, OperationKind
 from penstock.serve.operations.operation_record import OperationRecord, OperationState
 from penstock.serve.operations.operation_runner import OperationRunner
+from penstock.serve.store.rate_limit import RateLimit
 from penstock.serve.store.store_reading import StoreReading
 from penstock.views import json_value
 
@@ -55,7 +56,7 @@ class ControlService:
         self._runner = runner
         self._tokens = tokens
         self._placement = placement
-        self._rate = rate or CallRate(_RATE, "calls of the control plane")
+        self._rate = rate or CallRate(RateLimit(_RATE), "calls of the control plane")
         self._calls = CallLimit(_CALLS, "calls of the control plane")
         self._waits = CallLimit(_WAITS, "calls of WaitOperation")
         self._threads = ThreadPoolExecutor(_WAITS + 1, "penstock-wait")

@@ -21,6 +21,7 @@ from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.grpc.access_interceptor import AccessInterceptor, Denied
 from penstock.serve.grpc.rpc_credentials import rpc_credentials
 from penstock.serve.grpc.rpc_method import RpcService
+from penstock.serve.store.rate_limit import TokenRates
 from penstock.serve.tls.tls_files import TlsContext
 from penstock.views import App
 
@@ -50,6 +51,7 @@ class GrpcServer:
         rest: Permission = Permission.READ,
         tls: TlsContext | None = None,
         denied: Denied | None = None,
+        rates: TokenRates | None = None,
     ) -> None:
         permissions = {path: needs for own in services for path, needs in own.permissions.items()}
         certified = tls is not None and tls.files.client_ca is not None
@@ -66,7 +68,7 @@ class GrpcServer:
         ]
         self._server = grpc.server(
             self._threads,
-            interceptors=[AccessInterceptor(app, tokens, permissions, rest, certified, denied)],
+            interceptors=[AccessInterceptor(app, tokens, permissions, rest, certified, denied, rates)],
             options=options,
         )
         for own in services:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from math import ceil
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from penstock.serve.access.access_tokens import AccessToken, TokenBook
 from penstock.serve.http.browser_session import check_origin, cookie_of, form_value_of, secret_of_cookie, split_link
 from penstock.serve.http.responses import RequestRefused, refused
 from penstock.serve.store.call_meters import FrontMeter
+from penstock.serve.store.rate_limit import TokenRates
 
 __all__ = ["CERTIFIED", "FORM_VALUE", "TEMPLATE", "TOKEN", "Gate"]
 
@@ -52,7 +54,9 @@ class Gate:
         deadline: float = _DEADLINE,
         meter: FrontMeter | None = None,
         answer: Callable[[Scope, RequestRefused], Application] = lambda _, error: refused(error),
+        rates: TokenRates | None = None,
     ) -> None:
+        self._rates = rates or TokenRates(None)
         self._inner = inner
         self._answer = answer
         self._meter = meter
@@ -119,6 +123,10 @@ class Gate:
                 "the access token is missing, unknown or expired; send the header `authorization: Bearer TOKEN`",
                 {"www-authenticate": "Bearer"},
             )
+        wait = self._rates.wait(token.name)
+        if wait:
+            again = {"retry-after": str(ceil(wait))}
+            raise RequestRefused(429, "rate", f"more than {self._rates.most:g} calls per second of one token", again)
         scope[TOKEN] = token
 
     def _token_of_browser(self, scope: Scope, headers: dict[bytes, str]) -> AccessToken | None:

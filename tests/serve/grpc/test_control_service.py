@@ -20,6 +20,7 @@ from penstock.serve.grpc.call_rate import CallRate
 from penstock.serve.grpc.control_plane import ControlPlane
 from penstock.serve.grpc.placement import PlacementReader
 from penstock.serve.operations.operation_kinds import KINDS
+from penstock.serve.store.rate_limit import RateLimit
 from tests.serve.asgi import TOKEN, AsgiServer, lines, shop
 from tests.serve.grpc.rpc_server import refused
 from tests.serve.http.test_operations import BAD, DOCUMENTS, SteppedAccess, audit
@@ -99,7 +100,7 @@ class Control:
 
 def control_of(http: AsgiServer, file: TokenFile | None = None, rate: CallRate | None = None) -> Control:
     book = TokenBook(AccessToken("test", Role.ADMIN, digest_of(TOKEN)), file)
-    return Control(http, book, rate or CallRate(10_000, "calls"))
+    return Control(http, book, rate or CallRate(RateLimit(10_000), "calls"))
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_one_of_a_kind_and_its_cancellation() -> None:
 def test_calls_beyond_the_rate_are_told_when_to_come_again() -> None:
     app = shop()
     with AsgiServer(ps.open(app, None), app) as http:
-        own = control_of(http, rate=CallRate(5, "calls", lambda: 0.0))
+        own = control_of(http, rate=CallRate(RateLimit(5, lambda: 0.0), "calls"))
         for _ in range(5):
             own.call("ListPart")
         with pytest.raises(grpc.RpcError) as error:

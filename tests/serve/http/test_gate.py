@@ -11,6 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.serve.http import parameters
+from penstock.serve.store.rate_limit import TokenRates
 from penstock.serve.store.store_access import LocalAccess
 from tests.serve.asgi import AsgiServer, lines, shop, until
 
@@ -73,6 +74,17 @@ def test_a_slow_body_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> Non
     with server_of() as server:
         head = server.run(trickle(server))
         assert head["status"] == 408
+
+
+def test_calls_of_a_token_beyond_its_rate_are_refused() -> None:
+    now = 0.0
+    with server_of(rates=TokenRates(2, lambda: now)) as server:
+        assert [server.ask("GET", "/v1/status").status for _ in range(3)] == [200, 200, 429]
+        late = server.ask("GET", "/v1/status")
+        assert (late.json["error"]["code"], late.headers["retry-after"]) == ("rate", "1")
+        assert server.ask("GET", "/healthz").status == 200
+        now = 0.5
+        assert server.ask("GET", "/v1/status").status == 200
 
 
 class SlowAccess(LocalAccess):
