@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter, lt
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from penstock.cache.errors import PenstockError
 from penstock.cache.store.memory_store import MemoryReader, MemoryStore, MemoryWriter
@@ -28,6 +28,7 @@ from penstock.cache.store.row_changes import RowChanges, apply_changes
 __all__ = ["TurnReader", "TurnStore", "TurnWriter"]
 
 Row = tuple[bytes, bytes]
+_Memory = TypeVar("_Memory", MemoryReader, MemoryWriter)
 _CLEARED = "\0cleared"  # names of emptied databases; no database of a base has a name with a zero byte
 _first = itemgetter(0)
 
@@ -117,10 +118,10 @@ class TurnStore:
             self._turn = MemoryStore()
 
 
-class _TurnRows:
+class _TurnRows(Generic[_Memory]):
     """Reads of rows of the turn above those of the base."""
 
-    _turn: MemoryReader | MemoryWriter
+    _turn: _Memory
     _base: Reader
 
     def get_many(self, db: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -181,11 +182,11 @@ class _TurnRows:
         return self
 
 
-class TurnReader(_TurnRows):
+class TurnReader(_TurnRows[MemoryReader]):
     """A snapshot of a turn and its base."""
 
     def __init__(self, turn: MemoryReader, base: Reader, undecided: Callable[[], bool]) -> None:
-        self._turn: MemoryReader = turn
+        self._turn = turn
         self._base = base
         self._undecided = undecided
 
@@ -197,11 +198,11 @@ class TurnReader(_TurnRows):
         self.close()
 
 
-class TurnWriter(_TurnRows):
+class TurnWriter(_TurnRows[MemoryWriter]):
     """A transaction of a turn."""
 
     def __init__(self, turn: MemoryWriter, base: Reader) -> None:
-        self._turn: MemoryWriter = turn
+        self._turn = turn
         self._base = base
         self._changes = 0
         self._failed = False

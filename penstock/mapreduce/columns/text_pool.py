@@ -43,7 +43,7 @@ class TextPool:
             self.texts.append(text)
         return found
 
-    def numbers(self, texts: Sequence[str]) -> Numbers:
+    def numbers(self, texts: list[str]) -> Numbers:
         """Return the numbers of texts, which they get if they have none."""
         out = self.find(texts)
         for i in (out == _NONE).nonzero()[0].tolist():

@@ -120,9 +120,9 @@ class StateClient:
             )
         assert process.stdin is not None, "it was asked for"
         assert process.stdout is not None, "it was asked for"
-        with process.stdout, suppress(BrokenPipeError):
-            with process.stdin:
-                pickle.dump(self._start, process.stdin)
+        with suppress(BrokenPipeError), process.stdin:  # it has ended, and its answer or its log says why
+            pickle.dump(self._start, process.stdin)
+        with process.stdout:
             answer = process.stdout.read()
         # It outlives this call, and perhaps this process. While this one lives, its exit status must be read.
         threading.Thread(target=process.wait, name="penstock-state-process", daemon=True).start()
