@@ -5,7 +5,7 @@ READY := .venv/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-kafka campaign spark-stream-kills kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
+.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-spark-stream bench-kafka campaign spark-stream-kills kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +21,8 @@ $(READY): requirements/dev.txt pyproject.toml
 demo: $(READY) ## a small real story, to its end, in under a minute
 	$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(READY) ## all tests, two at a time; some of them: make test ARGS=tests/cache
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+test: $(READY) ## all tests, three at a time, since many wait; some of them: make test ARGS=tests/cache
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 test-busy: $(READY) ## the same beside two processes that burn a core each, which end with it
 	$(BIN)/python -m tests.busy -n 2 --dist loadgroup $(ARGS)
@@ -50,6 +50,9 @@ bench-peers: $(READY) ## Penstock beside PostgreSQL, SQLite, DuckDB and others, 
 
 bench-spark: $(READY) ## filling a store in bulk, beside load and DuckDB; make bench-spark ARGS="--docs 10000000"
 	$(BIN)/python -m bench.spark $(ARGS)
+
+bench-spark-stream: $(READY) ## a stream on Spark, beside load; make bench-spark-stream ARGS="--batch 100000"
+	$(BIN)/python -m bench.spark_stream $(ARGS)
 
 bench-kafka: $(READY) ## topics in and out, beside each client alone; it starts a broker (Maven, Java)
 	$(BIN)/python -m bench.kafka $(ARGS)

@@ -38,7 +38,7 @@ from (
 
 def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -> dict[str, Any]:
     """Run a backfill of this number of documents, and a verification of the result."""
-    file, store = _file(folder, docs), Path(folder) / "bulk"
+    file, store = input_file(folder, docs), Path(folder) / "bulk"
     shutil.rmtree(store, ignore_errors=True)
     began = time.perf_counter()
     spark = session(master)
@@ -49,7 +49,7 @@ def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -
     start += done.seconds["start"]
     java = _high_water(spark)
     out = {"seconds": seconds, "start": start, "stages": done.seconds, "java": java, "driver": _peak()}
-    _check(app(functions), store, folder, docs)
+    must_be_right(app(functions), store, docs)
     if verified:
         began = time.perf_counter()
         assert verify(app(functions), store, spark=spark).ok, "what was just filled is right"
@@ -61,7 +61,7 @@ def bulk(folder: str, docs: int, master: str, functions: bool, verified: bool) -
 
 def load(folder: str, docs: int, functions: bool) -> dict[str, Any]:
     """Run the engine's own load of the same file."""
-    file, store = _file(folder, docs), Path(folder) / "loaded"
+    file, store = input_file(folder, docs), Path(folder) / "loaded"
     shutil.rmtree(store, ignore_errors=True)
     began = time.perf_counter()
     with ps.open(app(functions), store) as engine:
@@ -77,7 +77,7 @@ def load(folder: str, docs: int, functions: bool) -> dict[str, Any]:
 def duck(folder: str, docs: int, threads: int) -> dict[str, Any]:
     """Run DuckDB's recomputation of one of the views from the same file."""
     duckdb: Any = importlib.import_module("duckdb")
-    file = str(_file(folder, docs))
+    file = str(input_file(folder, docs))
     began = time.perf_counter()
     with duckdb.connect(config={"threads": threads}) as base:
         rows = base.execute(_SQL, [file]).fetchall()
@@ -86,7 +86,7 @@ def duck(folder: str, docs: int, threads: int) -> dict[str, Any]:
     return {"seconds": seconds}
 
 
-def _file(folder: str, docs: int) -> Path:
+def input_file(folder: str, docs: int) -> Path:
     """Return the file, made once."""
     path = Path(folder) / f"{docs}.jsonl"
     if not path.exists():
@@ -100,7 +100,8 @@ def _file(folder: str, docs: int) -> Path:
     return path
 
 
-def _check(of: ps.App, store: Path, folder: str, docs: int) -> None:
+def must_be_right(of: ps.App, store: Path, docs: int) -> None:
+    """Compare the views of a store with the documents of the file."""
     work = Workload(docs)
     for at in range(0, docs, _CHUNK):
         work.every_key(min(_CHUNK, docs - at))
