@@ -2,10 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+GO_CLIENT := build/clients/go/client
+GO_MODULE := penstock.example/client
+NODE_CLIENT := build/clients/node/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-busy lint format types pictures bench bench-peers bench-spark bench-spark-stream bench-kafka campaign spark-stream-kills kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
+.PHONY: help demo test test-busy clients lint format types pictures bench bench-peers bench-spark bench-spark-stream bench-kafka campaign spark-stream-kills kafka-kills kafka-storms partition-kills damage odd-arguments puts connector-kills serve-stops linear-kills serve-silence console-load console-screenshots stubs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +25,27 @@ demo: $(READY) ## a small real story, to its end, in under a minute
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(READY) ## all tests, three at a time, since many wait; some of them: make test ARGS=tests/cache
+	@command -v go >/dev/null && command -v npm >/dev/null && $(MAKE) --silent clients || true  # without them the tests of clients are left out, by name
 	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+
+clients: $(GO_CLIENT) $(NODE_CLIENT) ## the clients in Go (1.19 or later) and Node (18.3 or later), into build/clients
+
+# The package penstockpb is generated here and is not in git, so it can't differ from the definition.
+$(GO_CLIENT): $(wildcard examples/clients/go/*) penstock/rpc/penstock.proto | $(READY)
+	@command -v go >/dev/null || { echo "the client in Go needs Go 1.19 or later: install it (Debian: apt-get install golang-go), then run make clients" >&2; exit 1; }
+	@mkdir -p $(@D)
+	cp $(filter examples/%,$^) $(@D)
+	cd $(@D) && CGO_ENABLED=0 go build -buildvcs=false -o bin/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	$(BIN)/python -m grpc_tools.protoc -Ipenstock/rpc --plugin=$(@D)/bin/protoc-gen-go --plugin=$(@D)/bin/protoc-gen-go-grpc \
+	  --go_out=$(@D) --go-grpc_out=$(@D) $(foreach out,go go-grpc,--$(out)_opt=module=$(GO_MODULE),Mpenstock.proto=$(GO_MODULE)/penstockpb) penstock.proto
+	cd $(@D) && CGO_ENABLED=0 go vet . && CGO_ENABLED=0 go build -buildvcs=false -o $(@F) .
+
+$(NODE_CLIENT): $(addprefix examples/clients/node/,client.js package.json package-lock.json .npmrc) penstock/rpc/penstock.proto
+	@command -v npm >/dev/null || { echo "the client in Node needs Node 18.3 or later and npm: install them (Debian: apt-get install nodejs npm), then run make clients" >&2; exit 1; }
+	@mkdir -p $(@D)
+	cp $^ $(@D)
+	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
 
 test-busy: $(READY) ## the same beside two processes that burn a core each, which end with it
 	$(BIN)/python -m tests.busy -n 2 --dist loadgroup $(ARGS)

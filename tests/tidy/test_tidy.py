@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def test_pins_and_settings_name_no_address() -> None:
         if "://" in line or line.startswith(("-i ", "--index", "--extra-index", "--find-links", "--trusted-host"))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_packages_of_node_have_a_hash_and_no_registry() -> None:
+    locks = [path for path in files(".json") if path.name == "package-lock.json"]
+    assert locks
+    for path in locks:
+        packages = {name: own for name, own in json.loads(_text(path))["packages"].items() if name}
+        assert len(packages) > 10
+        wrong = [name for name, own in packages.items() if "resolved" in own or "integrity" not in own]
+        assert not wrong, f"{_shown(path, 1, 'npm install')} with omit-lockfile-registry-resolved: {wrong}"
 
 
 def test_every_pin_has_a_hash() -> None:

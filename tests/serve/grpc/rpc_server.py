@@ -19,6 +19,7 @@ from penstock.serve.grpc.rpc_method import calls_of_services
 from penstock.serve.store.call_meters import CallMeters
 from penstock.serve.store.store_access import LocalAccess, StoreAccess
 from penstock.serve.store.store_reading import StoreReading
+from penstock.serve.tls.tls_files import TlsContext
 from tests.waiting import PATIENCE
 
 TOKEN = "t0k"
@@ -34,7 +35,9 @@ class RpcServer:
         access: StoreAccess | None = None,
         role: Role = Role.ADMIN,
         tables: frozenset[str] | None = None,
+        tls: TlsContext | None = None,
     ) -> None:
+        self._tls = tls
         self._app = app
         self._access = access or LocalAccess(engine)
         self._tokens = TokenBook(AccessToken("test", role, digest_of(TOKEN), tables))
@@ -44,7 +47,7 @@ class RpcServer:
         self.store = StoreReading(self._app, self._access, self.calls.front(0))
         self.data = DataService(self.store, PlacementReader("127.0.0.1:7180", "127.0.0.1:7181"))
         address = ListenAddress("127.0.0.1", 0)
-        self.server = GrpcServer(self._app, self._tokens, address, [self.data.service()], 8)
+        self.server = GrpcServer(self._app, self._tokens, address, [self.data.service()], 8, tls=self._tls)
         self.server.begin()
         self.target = f"127.0.0.1:{self.server.port}"
         self.channel = grpc.insecure_channel(self.target)
