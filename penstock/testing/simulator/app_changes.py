@@ -56,33 +56,14 @@ def variants_of(app: App) -> tuple[App, ...]:
     """Return apps that a store of this app may change to.
 
     One variant rebuilds half of the views and changes half of the joins. One drops the last view, and one the last
-    join, so the way back adds them. Joins of more than two sides stay, with all that they read and that reads them.
+    join, so the way back adds them.
     """
-    kept = _kept(app)
-    views = [view.name for view in app.views() if view.name not in kept]
-    joins = [join.name for join in app.joins() if join.name not in kept]
+    views, joins = [view.name for view in app.views()], [join.name for join in app.joins()]
     if not views:
         return ()
     anew = changed(app, again=[*views[::2], *joins[::2]])
     less = [changed(app, without=names[-1:]) for names in (views, joins) if len(names) > (names is views)]
     return (anew, *less)
-
-
-def _kept(app: App) -> set[str]:
-    """Return the names of joins of more than two sides, of the views and joins below them, and of those on them."""
-    above = {join.name for join in app.joins() if len(join.sides) > 2}
-    below = set(above)
-    for name in reversed(app.names()):
-        below |= {source.name for source in _sources(app.lookup(name)) if name in below}
-    for name in app.names():
-        above |= {name for source in _sources(app.lookup(name)) if source.name in above}
-    return above | below
-
-
-def _sources(definition: object) -> list[Source]:
-    if isinstance(definition, Join):
-        return [side.source for side in definition.sides]
-    return [definition.source] if isinstance(definition, View) else []
 
 
 def with_production(app: App, production: DeliveryMode) -> App:
