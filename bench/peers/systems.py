@@ -116,7 +116,7 @@ SYSTEMS = (
         "DBSP",
         CargoProgram("dbsp"),
         ("memory", "storage"),
-        TWO_VIEWS,
+        TWO_VIEWS | {JOIN},
         "an input map, a count and a sum; one worker; a transaction per batch; mimalloc; storage: default options and "
         "a checkpoint at the end",
         "A circuit compiled for these two views. Only the checkpoint is durable: a kill loses all batches since the "

@@ -3,6 +3,8 @@
 //! Each batch is one transaction. The program applies the changes of both views to maps, as a reader would. With storage
 //! the state may leave memory, and a checkpoint at the end makes it durable.
 
+mod join;
+
 use anyhow::Result;
 use dbsp::circuit::{CircuitConfig, CircuitStorageConfig};
 use dbsp::mimalloc::MiMalloc;
@@ -37,6 +39,20 @@ struct Line<'a> {
     deleted: bool,
 }
 
+/// Return a circuit of one worker. With storage its state may leave memory.
+fn configured(stored: bool, folder: &str) -> Result<CircuitConfig> {
+    let config = CircuitConfig::with_workers(1);
+    if !stored {
+        return Ok(config);
+    }
+    let path = format!("{folder}/state");
+    fs::create_dir(&path)?;
+    let cache = StorageCacheConfig::default();
+    let options = StorageOptions::default();
+    let storage = CircuitStorageConfig::for_config(StorageConfig { path, cache }, options)?;
+    Ok(config.with_storage(Some(storage)))
+}
+
 fn say(word: &str) {
     println!("{word}");
     let mut answer = String::new();
@@ -45,6 +61,9 @@ fn say(word: &str) {
 
 fn main() -> Result<()> {
     let given: Vec<String> = env::args().collect();
+    if given[1] == join::WORKLOAD {
+        return join::run(&given);
+    }
     let (stored, batch) = (given[3] == "storage", given[4].parse::<usize>()?);
     let (input, folder, rows) = (&given[5], &given[6], &given[7]);
     let text = fs::read(input)?;
@@ -52,19 +71,7 @@ fn main() -> Result<()> {
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())
         .collect();
-    let mut config = CircuitConfig::with_workers(1);
-    if stored {
-        let path = format!("{folder}/state");
-        fs::create_dir(&path)?;
-        let place = StorageConfig {
-            path,
-            cache: StorageCacheConfig::default(),
-        };
-        config = config.with_storage(Some(CircuitStorageConfig::for_config(
-            place,
-            StorageOptions::default(),
-        )?));
-    }
+    let config = configured(stored, folder)?;
     let (mut circuit, (mut users, counts, sums)): (_, (MapHandle<u64, User, User>, Counts, Sums)) =
         Runtime::init_circuit(config, |circuit| {
             let (users, handle) = circuit
