@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -21,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cache import MissingExtra, PenstockError
-from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of
+from penstock.serve.access.access_tokens import AccessToken, Role, TokenBook, digest_of, new_secret
 from penstock.serve.access.listen_address import ListenAddress
 from penstock.serve.child_process import ChildProcess
 from penstock.serve.server_settings import ServerSettings
@@ -60,7 +59,7 @@ def serve(app: App, settings: ServerSettings, tell: Tell) -> int:
     assert front_process, "its children share its modules"
     sockets = settings.http.bound(1 if settings.in_process else settings.fronts)
     held = list[socket.socket]()  # each front binds these addresses itself; held, they stay those of this server
-    token = secrets.token_urlsafe(24)
+    token = new_secret()
     try:
         run = AccessToken("this-run", Role.ADMIN, digest_of(token))
         tokens = TokenBook(run, settings.token_file)

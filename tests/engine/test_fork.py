@@ -57,6 +57,15 @@ _CALLS: dict[str, _Call] = {
     "quarantine": lambda e: next(e.quarantine()),
     "retry": lambda e: e.retry(),
     "drop": lambda e: e.drop("r1"),
+    "advance": lambda e: e.advance("users", 1),
+    "late": lambda e: next(e.late("by_name")),
+    "rest": lambda e: e.rest(["s"]),
+    "tick": lambda e: e.tick(),
+    "watermarks": lambda e: e.watermarks(),
+    "session": lambda e: e.session("s").put_many("users", [_DOC]),
+    "session_upto": lambda e: e.session_upto("s"),
+    "write": lambda e: e.write({"users": []}),
+    "write_if": lambda e: e.write_if("users", [], False, {1: ps.ABSENT}, False),
 }
 _BUILDING: dict[str, Callable[[Any], object]] = {
     "begin": lambda e: e.store.building.begin(),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core import FORMAT
 from tests.core.crash import crash_writer as writer
 from tests.faults import everykind, shop, test_bit_flips, test_format
 from tests.faults.everykind import Damaged, opened, read
@@ -42,7 +43,9 @@ class World:
         with shop.opened(self.folder) as engine:
             for _ in writer.write(engine, 0, test_format.BATCHES, test_format.SIZE):
                 pass
-        test_format.test_a_newer_format_is_refused_and_not_touched(self.folder, lambda said: {**said, "format": 2})
+        test_format.test_a_newer_format_is_refused_and_not_touched(
+            self.folder, lambda said: {**said, "format": FORMAT + 1}
+        )
 
 
 @pytest.fixture(scope="module")

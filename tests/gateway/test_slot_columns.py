@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import penstock as ps
 from penstock.gateway import table_memory
 from penstock.gateway.table_memory import SlotColumn
 from penstock.mapreduce import Column, Groups
@@ -73,3 +74,20 @@ def test_a_column_of_pooled_texts_is_like_any_column(seed: int) -> None:
 def exact(values: list[Any]) -> list[tuple[type, Any]]:
     """Return values with their types, since 1 equals 1.0 and true."""
     return [(type(own), own) for own in values]
+
+
+@pytest.mark.parametrize("other", [["a"], {"a": 1}, 7, None, True, b"Sue"])
+@pytest.mark.parametrize("many", [1, 40])
+def test_a_value_of_another_kind_replaces_a_text(other: object, many: int) -> None:
+    """Texts are compared by their numbers in a pool, where a list can't be looked up."""
+    app = ps.App("shop")
+    users = app.table("users", key="id")
+    users.view("largest", key="city", value="name", reduce=ps.max())
+    with ps.open(app, None) as engine:
+        for i, name in enumerate(["Sue", other, "Joe", other, "Joe"]):
+            docs = [{"id": key, "city": "Oslo", "name": name if key % 2 else "Bob"} for key in range(many)]
+            counts = engine.put_many("users", docs)
+            assert counts.applied == (many if i == 0 else many // 2)
+            with engine.snapshot() as snap:
+                assert [snap.table("users")[key]["name"] for key in range(many)] == [doc["name"] for doc in docs]
+        assert not engine.check().wrong

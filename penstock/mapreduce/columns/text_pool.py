@@ -52,7 +52,11 @@ class TextPool:
 
     def find(self, values: Sequence[Any]) -> Numbers:
         """Return the number of each value, or -1 if it is none of these texts."""
-        found = map(self._numbers.get, values)
+        get = self._numbers.get
+        try:
+            found = list(map(get, values))
+        except TypeError:  # a list or a map can't be looked up
+            found = [get(value) if type(value) is str else None for value in values]
         return np.fromiter([_NONE if number is None else number for number in found], np.int64, len(values))
 
     def codes(self, groups: Groups, numbers: Numbers) -> Codes:

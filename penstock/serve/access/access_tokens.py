@@ -28,7 +28,7 @@ from typing import Self
 
 from penstock.cache import DefinitionError, PenstockError
 
-__all__ = ["AccessToken", "Permission", "Role", "TokenBook", "TokenFile", "digest_of", "moment_of"]
+__all__ = ["AccessToken", "Permission", "Role", "TokenBook", "TokenFile", "digest_of", "moment_of", "new_secret"]
 
 _log = logging.getLogger("penstock.serve")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -132,6 +132,11 @@ def moment_of(text: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+def new_secret() -> str:
+    """Return a new secret. Its prefix tells people and scanners what it is, and no option of a command begins so."""
+    return f"pst_{secrets.token_urlsafe(32)}"
+
+
 class TokenFile:
     """The file of tokens at a path. It need not exist."""
 
@@ -167,7 +172,7 @@ class TokenFile:
 
     def add(self, name: str, role: Role, tables: frozenset[str] | None, until: datetime | None) -> str:
         """Add a token, and return its secret, which is nowhere else."""
-        secret = secrets.token_urlsafe(32)
+        secret = new_secret()
         self._add(AccessToken(name, role, digest_of(secret), tables, until))
         return secret
 
