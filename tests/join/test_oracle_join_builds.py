@@ -336,6 +336,10 @@ BUGS = [
 ]
 
 
+FIRST = {"a side with other fields replaces the former one before its scan ends": (13,)}
+"""Seeds that find a planted bug sooner than the others."""
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
@@ -349,4 +353,4 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> No
         except (PenstockError, AssertionError, IndexError, KeyError, ValueError):
             return True
 
-    assert any(map(fails, (*SEEDS, *range(60))))
+    assert any(map(fails, (*FIRST.get(bug.name, ()), *SEEDS, *range(60))))
