@@ -21,7 +21,7 @@ from penstock.cache import DefinitionError, PenstockError, pack
 from penstock.core import Batch, delivered
 from penstock.remote import batch_data
 from penstock.spark.streaming.stream_plan import StreamPlan, router_of, settled_heap
-from penstock.spout import SPOUTS, Remembered, Spout, SpoutBatch
+from penstock.spout import SPOUTS, FileSpout, ParquetSpout, Remembered, Spout, SpoutBatch
 
 __all__ = ["ROUTED", "SpoutSource", "opened_spout"]
 
@@ -46,6 +46,11 @@ class _Range(InputPartition):
 def opened_spout(table: str, uri: str) -> Spout:
     """Open the spout of a table. Raise DefinitionError for one whose records can't be read again."""
     spout = SPOUTS.open(uri, table)
+    if not isinstance(spout, FileSpout | ParquetSpout):
+        spout.close()
+        raise DefinitionError(
+            f"--from {table}={uri}: a stream on Spark reads files of one table; run it without --on spark"
+        )
     if not spout.contract.exact:
         spout.close()
         raise DefinitionError(f"--from {table}={uri}: {spout.contract.says}; a stream on Spark reads records again")
@@ -183,8 +188,6 @@ def _routed(plan: StreamPlan, wanted: _Range, batches: Sequence[SpoutBatch]) -> 
     table = plan.app.app().table_of(wanted.table)
     parts: dict[int, list[Batch]] = {}
     for batch in batches:
-        if batch.envelope:
-            raise DefinitionError(f"{wanted.source} has records that name their table; a stream reads one table a file")
         for owner, own in router.parted(wanted.table, delivered(batch, table)).items():
             parts.setdefault(owner, []).append(own)
     rows = range(plan.partitions)

@@ -87,9 +87,13 @@ def stream(
         )
     for table in sources:
         app.table_of(table)
+    spark_sql()
+    from penstock.spark.streaming.spout_source import opened_spout  # imports PySpark
+
+    for table, uri in sources.items():
+        opened_spout(table, uri).close()
     own = SparkState(state)
     header = own.opened(app.name, partitions)
-    spark_sql()
     where = local or os.path.join(tempfile.gettempdir(), f"penstock-{os.getuid()}")
     plan = StreamPlan(
         transferred(app),
@@ -136,10 +140,8 @@ class SparkStream:
         self._start(spark, sources, every, batch)
 
     def _start(self, spark: Any, sources: dict[str, str], every: str, batch: int) -> None:
-        from penstock.spark.streaming.spout_source import SpoutSource, opened_spout  # imports PySpark
+        from penstock.spark.streaming.spout_source import SpoutSource  # imports PySpark
 
-        for table, uri in sources.items():
-            opened_spout(table, uri).close()
         tasks = max(1, int(spark.sparkContext.defaultParallelism))
         own: Any = type(
             "SpoutSource", (SpoutSource,), {"plan": self._plan, "sources": sources, "limit": batch, "tasks": tasks}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +83,7 @@ def test_kills_lose_nothing_and_count_nothing_twice(streams: Streams) -> None:
     commit = SparkState.commit
     before = mock.patch.object(SparkState, "commit", side_effect=OSError("the driver dies before the manifest"))
     with before, pytest.raises(PenstockError, match="dies before"):
-        streams.start().finish()
+        streams.start(partitions=2).finish()
     assert not marker.exists(), "a state process was killed"
     assert SparkState(str(streams.path / "state")).newest() is None
 
@@ -93,10 +92,10 @@ def test_kills_lose_nothing_and_count_nothing_twice(streams: Streams) -> None:
         raise OSError("the driver dies after the manifest")
 
     with mock.patch.object(SparkState, "commit", after), pytest.raises(PenstockError, match="dies after"):
-        streams.start().finish()
+        streams.start(partitions=2).finish()
     assert [own.batch for own in streams.on_commit] == []
     marker.touch()
-    streams.start().finish()
+    streams.start(partitions=2).finish()
     assert streams.on_commit[0].batch == 1, "batch 0 was committed, and is not run again"
     assert not marker.exists(), "a state process was killed again"
     streams.agree()
@@ -111,18 +110,16 @@ def test_a_zombie_driver_and_another_checkpoint_are_refused(streams: Streams) ->
 
     commit = SparkState.commit
     with mock.patch.object(SparkState, "commit", first), pytest.raises(ZombieDriver):
-        streams.start().finish()
-    streams.start().finish()
+        streams.start(partitions=2).finish()
+    streams.start(partitions=2).finish()
     streams.agree()
     shutil.rmtree(streams.path / "state" / "spark")
     with pytest.raises(StateOfAnotherStream, match="batch 0 is of query"):
-        streams.start().finish()
+        streams.start(partitions=2).finish()
 
 
 def test_what_a_stream_can_not_do_is_refused_by_name(streams: Streams, tmp_path: Path) -> None:
     streams.add(5, 10)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
     state, app = str(tmp_path / "refused"), streams.app
     with pytest.raises(DefinitionError, match=r"s3: is not supported; name a folder"):
         stream(app, "s3://bucket/shop", streams.uris)
@@ -132,6 +129,8 @@ def test_what_a_stream_can_not_do_is_refused_by_name(streams: Streams, tmp_path:
     clicks.stream("clicks", ts="at")
     with pytest.raises(DefinitionError, match="has the stream 'clicks'"):
         stream(clicks, state, {"clicks": "x.jsonl"})
+    with pytest.raises(DefinitionError, match="reads files of one table; run it without"):
+        stream(app, state, {"orders": f"file:{streams.uris['orders']}?envelope=topic"}, spark=streams.spark)
     with pytest.raises(PenstockError, match="name the file of each table"):
         stream(app, state, {})
     stream(app, state, streams.uris, spark=streams.spark, partitions=2, local=str(tmp_path / "local")).finish()
