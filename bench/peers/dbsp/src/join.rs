@@ -1,6 +1,6 @@
 //! The join of orders with customers, summed by the country of the customer: two input maps, a join and a sum.
 
-use crate::{Sums, apply, configured, say};
+use crate::{Sums, apply, configured, lines_of, say};
 use anyhow::Result;
 use dbsp::IndexedZSetReader;
 use dbsp::Runtime;
@@ -31,10 +31,7 @@ pub fn run(given: &[String]) -> Result<()> {
     let (stored, batch) = (given[3] == "storage", given[4].parse::<usize>()?);
     let (input, folder, rows) = (&given[5], &given[6], &given[7]);
     let text = fs::read(input)?;
-    let lines: Vec<&[u8]> = text
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines = lines_of(&text);
     let config = configured(stored, folder)?;
     let (mut circuit, (mut orders, mut customers, sums)): (_, Inputs) =
         Runtime::init_circuit(config, |circuit| {

@@ -59,6 +59,13 @@ fn say(word: &str) {
     io::stdin().read_line(&mut answer).expect("the bench ended");
 }
 
+/// Return the lines of a file, without empty ones.
+fn lines_of(text: &[u8]) -> Vec<&[u8]> {
+    text.split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
 fn main() -> Result<()> {
     let given: Vec<String> = env::args().collect();
     if given[1] == join::WORKLOAD {
@@ -67,10 +74,7 @@ fn main() -> Result<()> {
     let (stored, batch) = (given[3] == "storage", given[4].parse::<usize>()?);
     let (input, folder, rows) = (&given[5], &given[6], &given[7]);
     let text = fs::read(input)?;
-    let lines: Vec<&[u8]> = text
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines = lines_of(&text);
     let config = configured(stored, folder)?;
     let (mut circuit, (mut users, counts, sums)): (_, (MapHandle<u64, User, User>, Counts, Sums)) =
         Runtime::init_circuit(config, |circuit| {
