@@ -35,8 +35,9 @@ T = TypeVar("T")
 class ServiceClient:
     """A store behind `penstock serve`, at the address of its gRPC port.
 
-    A call that fails for the moment is repeated for `patience` seconds: a read, a write that the server refused before
-    it changed anything, and a numbered write of a session. No other write is repeated, so nothing counts twice.
+    A call that fails for the moment is repeated for `patience` seconds, if it is a read or a numbered write of a
+    session. So is a write that the server refused before it changed anything. No other write is repeated, so nothing
+    counts twice.
 
     client = ps.Client("127.0.0.1:7180", token="…")
     client.put_many("users", [{"id": 7, "name": "Sue"}])

@@ -1,7 +1,7 @@
 """The documents of tables on which a preview tries an app.
 
-A table has a sample from its whole log. A join needs documents that match. So the first side of a join is sampled, and
-the documents of the other sides are looked up by their condition values: by key, or in a side index of the store.
+A table has a sample from its whole log. A join needs documents that match. So the first side of a join is sampled.
+The documents of the other sides are looked up by their condition values, by key or in a side index of the store.
 Without either, and for a side that is a view, the tables of that side have samples of their own. Invariants:
 
 - a document is in the sample of its table once, in its current version;

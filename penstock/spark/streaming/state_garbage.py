@@ -1,4 +1,4 @@
-"""Remove files of a state that no kept manifest names: those of failed attempts, and those before a snapshot file.
+"""Remove the garbage of a state: files of failed attempts, and files before a snapshot file.
 
 A file is removed only if at least two kept manifests are newer than its batch, and if it is older than an hour. So a
 batch that is under way, or a reader of the last manifest, finds its files.
