@@ -5,7 +5,7 @@ from penstock.spark.dataframe.registration import register
 from penstock.spark.java import JavaMissing, java_home
 from penstock.spark.spark_session import SparkFailed, session
 from penstock.spark.streaming.manifests import Manifest, NoState, SparkState, StateOfAnotherStream
-from penstock.spark.streaming.state_restore import header_and_last, restore_state
+from penstock.spark.streaming.state_restore import restore_state
 from penstock.spark.streaming.stream_driver import SparkStream, ZombieDriver, stream
 from penstock.spark.verify_job.source_comparison import Stale
 from penstock.spark.verify_job.verify_driver import Difference, Verified, verify
@@ -24,7 +24,6 @@ __all__ = [
     "Verified",
     "ZombieDriver",
     "backfill",
-    "header_and_last",
     "java_home",
     "register",
     "restore_state",

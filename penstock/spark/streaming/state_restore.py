@@ -9,10 +9,10 @@ from penstock.core import layout_of, write_layout
 from penstock.partitions import LocalCopy
 from penstock.spark.streaming.manifests import Manifest, NoState, SparkState, StateHeader
 
-__all__ = ["header_and_last", "restore_state"]
+__all__ = ["restore_state"]
 
 
-def header_and_last(state: SparkState) -> tuple[StateHeader, Manifest]:
+def _header_and_last(state: SparkState) -> tuple[StateHeader, Manifest]:
     """Return the header of a state and its newest manifest. Raise an error if there is no state, or no batch."""
     header, last = state.header(), state.newest()
     if header is None:
@@ -28,7 +28,7 @@ def restore_state(uri: str, path: str, tell: Tell | None = None) -> Manifest:
     Return that manifest. A stream may go on meanwhile.
     """
     state = SparkState(uri)
-    header, last = header_and_last(state)
+    header, last = _header_and_last(state)
     layout = layout_of(header.app, header.seed, header.ranges().starts, 0)
     with built_beside(path) as target:
         for i, folder in enumerate(layout.folders(target)):

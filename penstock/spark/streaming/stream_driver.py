@@ -187,10 +187,11 @@ class SparkStream:
         if not self.state.commit(manifest):
             other = self.state.manifest(number)
             raise ZombieDriver(self.state.uri, number, -1 if other is None else other.run)
-        if self.state.batches()[-1] > number:
+        kept = self.state.batches()
+        if kept[-1] > number:
             raise ZombieDriver(self.state.uri, number, self._run)
         self._last = manifest
-        self._tidy(number)
+        self._tidy(number, kept)
         if self._on_commit is not None:
             self._on_commit(manifest)
 
@@ -253,8 +254,8 @@ class SparkStream:
             number, self.header.state, query, self._run, partitions, first.kinds, first.sources, counts, seconds
         )
 
-    def _tidy(self, number: int) -> None:
-        for batch in self.state.batches()[:-_KEPT]:
+    def _tidy(self, number: int, kept: list[int]) -> None:
+        for batch in kept[:-_KEPT]:
             self.state.forget(batch)
         if number % _CLEAN == _CLEAN - 1:
             remove_garbage(self.state)
